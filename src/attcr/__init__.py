@@ -1,0 +1,34 @@
+"""Cloud removal for satellite images with ATT-CR, the Adaptive Triangular Transformer."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from attcr.model import ATTCR as ATTCR
+    from attcr.model import ATTCRConfig as ATTCRConfig
+    from attcr.weights import load_model as load_model
+    from attcr.weights import save_model as save_model
+
+# Public names and the module each lives in, imported on first use: `attcr --help` loads no torch.
+_PUBLIC = {
+    "ATTCR": "attcr.model",
+    "ATTCRConfig": "attcr.model",
+    "load_model": "attcr.weights",
+    "save_model": "attcr.weights",
+}
+
+__all__ = ["ATTCR", "ATTCRConfig", "__version__", "load_model", "save_model"]  # noqa: F822
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for."""
+    if name in _PUBLIC:
+        return getattr(import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module 'attcr' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """List the public names, imported or not."""
+    return sorted([*globals(), *_PUBLIC])
