@@ -1,0 +1,1 @@
+"""Scenes: rasters, tiles, blending and cloud masks, without torch."""
