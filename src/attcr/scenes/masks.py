@@ -28,8 +28,7 @@ def classes_of_scl(scl: Array) -> Classes:
 
 
 def classes_of_qa_pixel(qa: Array) -> Classes:
-    """Read Landsat Collection 2's QA_PIXEL: bit 3 is cloud; its rim (1), cirrus (2) and shadow (4) are "
-    "thin."""
+    """Read Landsat Collection 2's QA_PIXEL: bit 3 is cloud; rim (1), cirrus (2) and shadow (4) are thin."""
     bits = qa.astype(np.uint16)
     thin = (bits & 0b10110) > 0
     thick = (bits & 0b01000) > 0

@@ -42,7 +42,7 @@ def open_item(href: str) -> ItemBands:
         item = pystac.Item.from_file(href)
     except (pystac.STACError, pystac.STACTypeError, OSError, ValueError, KeyError, TypeError) as error:
         first = (str(error) or repr(error)).splitlines()[0]
-        raise SceneError(f"{name} is not a STAC item: {first}. Give an item with single-band assets.") from error
+        raise SceneError(f"{name} is not a STAC item: {first}. Expected an item with band assets.") from error
     bands: dict[str, str] = {}
     companions: dict[str, str] = {}
     for key, asset in item.assets.items():
@@ -56,11 +56,14 @@ def open_item(href: str) -> ItemBands:
         if len(described) == 1:
             bands[address] = str(described[0].get("name") or described[0].get("common_name") or key)
     if not bands:
-        raise SceneError(f"{name} has no single-band raster asset: expected assets with one entry in `bands`.")
+        raise SceneError(f"{name} has no raster asset of one band: expected one entry in its `bands`.")
     properties = item.properties
     baseline = properties.get("s2:processing_baseline") or properties.get("processing:version") or ""
-    hints = {"PRODUCT_URI": str(properties.get("s2:product_uri") or item.id), "PROCESSING_BASELINE":
-    str(baseline)} hints["PROCESSING_LEVEL"] = _level(item)
+    hints = {
+        "PRODUCT_URI": str(properties.get("s2:product_uri") or item.id),
+        "PROCESSING_BASELINE": str(baseline),
+        "PROCESSING_LEVEL": _level(item),
+    }
     if properties.get("earthsearch:boa_offset_applied"):
         hints["offset_applied"] = "true"
     if item.datetime:
