@@ -90,6 +90,15 @@ class Sensor:
         """Give the same product for a model of another range."""
         return replace(self, range=range)
 
+    def unnamed(self) -> Sensor:
+        """Give the same for bands that were picked already: how many and which is no more its matter."""
+        return replace(self, bands=(), common=())
+
+    def band(self, i: int) -> Sensor:
+        """Give the same for the i-th band alone."""
+        low, high = (numbers[i if len(numbers) > 1 else 0] for numbers in (self.range.low, self.range.high))
+        return replace(self.unnamed(), range=ModelRange((low,), (high,), self.range.span))
+
     def to_model(self, values: Array) -> NDArray[np.float32]:
         """Give the model's float32 view of digital numbers (or float reflectance); NaN stays NaN."""
         self._check(values)
@@ -139,6 +148,8 @@ RGB8 = Sensor("rgb8", RGB, 1 / 255, 0.0, PICTURE_RANGE)
 """An 8-bit picture: 0..255 are the model's 0..1."""
 REFLECTANCE = Sensor("reflectance", (), 1.0, 0.0, RGB_RANGE)
 """Floats that already are reflectance 0..1, any bands."""
+PICTURE = Sensor("picture", (), 1.0, 0.0, PICTURE_RANGE)
+"""Floats that are a picture's 0..1, white included, any bands."""
 SENTINEL2_L1C = Sensor("s2-l1c", S2_L1C_BANDS, 1e-4, 0.0, SEN12MSCR_RANGE, 0, _S2_COMMON)
 """Sentinel-2 top of atmosphere before processing baseline 04.00 (or harmonised to it)."""
 SENTINEL2_L1C_N0400 = replace(SENTINEL2_L1C, name="s2-l1c-n0400", offset=-0.1)
@@ -161,7 +172,7 @@ SEN12MSCR_SAR = Sensor("sar-db", ("VV", "VH"), 1.0, 0.0, SEN12MSCR_SAR_RANGE)
 SENSORS = {
     sensor.name: sensor
     for sensor in (
-        RGB8, REFLECTANCE, SENTINEL2_L1C, SENTINEL2_L1C_N0400, SENTINEL2_L2A, SENTINEL2_L2A_N0400,
+        RGB8, PICTURE, REFLECTANCE, SENTINEL2_L1C, SENTINEL2_L1C_N0400, SENTINEL2_L2A, SENTINEL2_L2A_N0400,
         LANDSAT_C2_L1, LANDSAT_C2_L2,
     )
 }  # fmt: skip
@@ -209,7 +220,7 @@ def model_range(sensor: Sensor, channels: int) -> Sensor:
     """Give the sensor for weights of so many optical channels: 13 are SEN12MS-CR's, others saw pictures."""
     if channels == len(S2_L1C_BANDS):
         return sensor.into(SEN12MSCR_RANGE)
-    return sensor.into(PICTURE_RANGE if sensor.name == RGB8.name else RGB_RANGE)
+    return sensor.into(PICTURE_RANGE if sensor.range == PICTURE_RANGE else RGB_RANGE)
 
 
 def pick_bands(
@@ -261,9 +272,9 @@ def find_bands(sensor: Sensor, names: Sequence[str], wanted: Sequence[str]) -> l
 def check_values(sensor: Sensor, values: Array, valid: NDArray[np.bool_]) -> None:
     """Refuse values that cannot be what the sensor says: the wrong scaling is worse than none."""
     kind, choices = values.dtype, f"--sensor is one of {', '.join(SENSORS)}."
-    if sensor.name == REFLECTANCE.name and kind.kind != "f":
+    if sensor.name in (REFLECTANCE.name, PICTURE.name) and kind.kind != "f":
         raise SceneError(
-            f"The scene holds {kind} numbers and reflectance is float 0..1: name the product; {choices}"
+            f"The scene holds {kind} numbers and {sensor.name} is float 0..1: name the product; {choices}"
         )
     if sensor.name == RGB8.name and kind != np.uint8:
         raise SceneError(
@@ -280,7 +291,7 @@ def check_values(sensor: Sensor, values: Array, valid: NDArray[np.bool_]) -> Non
     if not seen.size:
         return
     top = float(np.percentile(seen, 99.9))
-    if sensor.scale == 1.0 and kind.kind == "f" and top > 10:
+    if sensor.name in (REFLECTANCE.name, PICTURE.name) and top > 10:
         raise SceneError(
             f"The scene holds floats up to {top:g} and reflectance is 0..1: these look like digital "
             "numbers, so convert them to integers with gdal_translate -ot UInt16 and name the product "
@@ -315,7 +326,16 @@ def _position(sensor: Sensor, names: Sequence[str], wanted: str) -> int | None:
     for band, common in zip(sensor.bands, sensor.common, strict=False):
         if _key(wanted) in (_key(band), common):
             keys |= {_key(band), common}
-    return next((i for i, name in enumerate(names) if _key(name) in keys), None)
+    found = next((i for i, name in enumerate(names) if _key(name) in keys), None)
+    if (
+        found is None and not sensor.common
+    ):  # the product is unknown, but these spellings are one product's only
+        full = {common: {band} for band, common in zip(S2_L1C_BANDS, _S2_COMMON, strict=True)}
+        for band, common in zip(LANDSAT_BANDS, _LANDSAT_COMMON, strict=True):
+            full[common].add(f"SR_{band}")
+        spelt = full.get(wanted.lower(), set())
+        found = next((i for i, name in enumerate(names) if name.upper() in spelt), None)
+    return found
 
 
 def _key(name: str) -> str:

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from rasterio.enums import ColorInterp, MaskFlags
 from rasterio.errors import NotGeoreferencedWarning, RasterioError
 from rasterio.io import DatasetReader
+from rasterio.vrt import WarpedVRT
+from rasterio.warp import transform_bounds
 from rasterio.windows import Window
 
 from attcr.errors import SceneError
@@ -74,6 +76,12 @@ class Profile:
     """Namespace ("" is the default one) to tags."""
     has_mask: bool = False
     """A mask band of the whole raster, internal or beside it."""
+
+    def corners(self) -> list[tuple[float, float]]:
+        """Give the four corners in the CRS, around from the upper left."""
+        t = self.transform
+        pixels = [(0, 0), (0, self.height), (self.width, self.height), (self.width, 0)]
+        return [(t.a * col + t.b * row + t.c, t.d * col + t.e * row + t.f) for col, row in pixels]
 
 
 @dataclass
@@ -166,13 +174,6 @@ class Scene:
             data &= mask > 0
         return data
 
-    def thumbnail(self, size: int) -> Array:
-        """Read the bands at most `size` pixels wide or high, by nearest neighbour."""
-        shrink = max(self.height / size, self.width / size, 1)
-        shape = (max(round(self.height / shrink), 1), max(round(self.width / shrink), 1))
-        with reading(self.source):
-            return np.stack([self._datasets[b.href].read(b.index, out_shape=shape) for b in self.bands])
-
     def _read_band(self, band: Band, top: int, bottom: int) -> Array:
         f = band.factor
         first, last = top // f, -(-bottom // f)
@@ -213,6 +214,67 @@ def open_scene(source: str | Path | Sequence[str | Path]) -> Scene:
     if is_local(text) and Path(text).is_dir():
         return _open_folder(Path(text))
     return _open_raster(text)
+
+
+class AlignedRaster:
+    """Another raster (a mask, radar) seen on a scene's grid by nearest neighbour, rows at a time."""
+
+    def __init__(self, href: str, profile: Profile) -> None:
+        self._name = redact(href)
+        self._dataset = open_dataset(href)
+        self._factor = 1
+        self._width = profile.width
+        seen: DatasetReader | WarpedVRT = self._dataset
+        size = (profile.height, profile.width)
+        if profile.crs and self._dataset.crs:
+            if self._dataset.shape != size or not self._dataset.transform.almost_equals(profile.transform):
+                seen = self._warp(profile)
+        elif self._dataset.shape != size:
+            self._factor = profile.width // max(self._dataset.width, 1)
+            if tuple(self._factor * n for n in self._dataset.shape) != size:
+                self.close()
+                raise SceneError(
+                    f"{self._name} ({self._dataset.width} x {self._dataset.height}) does not fit the scene "
+                    f"({profile.width} x {profile.height}), and one of them has no CRS to bring them "
+                    "together: give it on the scene's grid."
+                )
+        self._seen = seen
+        self.count: int = self._dataset.count
+
+    def _warp(self, profile: Profile) -> WarpedVRT:
+        try:
+            there = transform_bounds(  # type: ignore[no-untyped-call]
+                self._dataset.crs, profile.crs, *self._dataset.bounds
+            )
+        except RasterioError as error:
+            self.close()
+            raise SceneError(f"{self._name} cannot be brought to the scene's CRS: {error}") from error
+        xs, ys = zip(*profile.corners(), strict=True)
+        if there[0] >= max(xs) or there[2] <= min(xs) or there[1] >= max(ys) or there[3] <= min(ys):
+            self.close()
+            raise SceneError(f"{self._name} lies outside the scene: give the one that belongs to it.")
+        return WarpedVRT(
+            self._dataset,
+            crs=profile.crs,
+            transform=profile.transform,
+            width=profile.width,
+            height=profile.height,
+            nodata=np.nan if self._dataset.dtypes[0].startswith("float") else self._dataset.nodata,
+        )
+
+    def read(self, top: int, bottom: int) -> Array:
+        """Read rows [top, bottom) of the scene's grid as (C, rows, W)."""
+        f = self._factor
+        first, last = top // f, -(-bottom // f)
+        with reading(self._name):
+            values: Array = self._seen.read(window=Window(0, first, self._width // f, last - first))
+        if f > 1:
+            values = values.repeat(f, axis=1).repeat(f, axis=2)
+        return values[:, top - first * f : bottom - first * f]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._dataset.close()
 
 
 def is_local(href: str) -> bool:
@@ -286,7 +348,7 @@ def open_dataset(href: str) -> DatasetReader:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotGeoreferencedWarning)
-            dataset: DatasetReader = rasterio.open(href, driver=list(DRIVERS))
+            dataset = DatasetReader(href, driver=list(DRIVERS))
     except (RasterioError, OSError, ValueError, MemoryError, OverflowError) as error:
         reason = redact_all(str(error).splitlines()[0] if str(error) else repr(error))
         raise SceneError(
@@ -410,9 +472,9 @@ def _one_grid(
     for name, href in sorted(files.items(), key=lambda item: _band_order(item[0])):
         dataset = datasets[href]
         factor = round(finest.width / dataset.width)
-        same = dataset.crs == finest.crs and np.allclose(
-            tuple(dataset.transform), tuple(finest.transform * finest.transform.scale(factor)), rtol=1e-9
-        )
+        t = finest.transform
+        coarse = (t.a * factor, t.b * factor, t.c, t.d * factor, t.e * factor, t.f)
+        same = dataset.crs == finest.crs and np.allclose(tuple(dataset.transform)[:6], coarse, rtol=1e-9)
         if (dataset.width * factor, dataset.height * factor) != (finest.width, finest.height) or not same:
             raise SceneError(
                 f"{redact(href)} ({dataset.width} x {dataset.height}) is not on the grid of "

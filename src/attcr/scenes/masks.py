@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
+from scipy.ndimage import distance_transform_edt  # type: ignore[attr-defined]
 
 from attcr.scenes.tiles import Grid, Tile
 
@@ -60,8 +60,9 @@ def feather_weights(classes: Classes, dilate: int, feather: int) -> NDArray[np.f
     cloudy = classes > CLEAR
     if not cloudy.any():
         return np.zeros(classes.shape, np.float32)
-    distance: NDArray[np.float64] = ndimage.distance_transform_edt(~cloudy)
+    distance: NDArray[np.float64] = distance_transform_edt(~cloudy)
     weights = np.clip((dilate + feather + 1 - distance) / (feather + 1), 0, 1)
+    weights[distance > dilate + feather] = 0  # diagonals: farther than the reach is outside
     return weights.astype(np.float32)
 
 

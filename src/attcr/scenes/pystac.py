@@ -117,8 +117,8 @@ def _level(item: pystac.Item) -> str:
 def _footprint(profile: Profile) -> tuple[dict[str, Any] | None, list[float] | None]:
     if profile.crs is None:
         return None, None
-    corners = [(0, 0), (0, profile.height), (profile.width, profile.height), (profile.width, 0), (0, 0)]
-    ring = {"type": "Polygon", "coordinates": [[profile.transform * corner for corner in corners]]}
+    corners = profile.corners()
+    ring = {"type": "Polygon", "coordinates": [[*corners, corners[0]]]}
     try:
         outline: dict[str, Any] = transform_geom(profile.crs, "EPSG:4326", ring, precision=7)
     except RasterioError:
@@ -141,9 +141,9 @@ def _when(scene: Scene) -> tuple[datetime, str]:
         match = re.search(r"(?<!\d)((?:19|20)\d\d)(\d\d)(\d\d)(?:T(\d\d)(\d\d)(\d\d))?(?!\d)", name)
         source = "name"
     if match:
-        numbers = [int(number or 0) for number in match.groups()]
+        year, month, day, hour, minute, second = (int(number or 0) for number in match.groups())
         try:
-            return datetime(*numbers, tzinfo=timezone.utc), source  # type: ignore[misc]
+            return datetime(year, month, day, hour, minute, second, tzinfo=timezone.utc), source
         except ValueError:
             pass
     modified = max((time for _, _, time in scene.identity), default=-1)
