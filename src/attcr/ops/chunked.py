@@ -4,18 +4,19 @@ The tokens are cut into chunks of CHUNK and the chunks into blocks. Inside a chu
 its definition; what lies before the chunk enters through its state, the sum of phi(k)^T v. The states of a block
 are summed by one product with a triangle of ones and carried from block to block, so no more than one block of
 states exists at a time. A block fits into the processor's cache: the feature map, masks and divisions never
-travel to memory.
+travel to memory. The normaliser is one more column of v, of ones, so each product gives both.
 
 Both directions go side by side, one from the first block on, the other from the last: each step handles a block
 of the heads that look back and the mirror block of those that look ahead.
 
 The backward walks the steps from the last to the first and recomputes all but the output, the normaliser and the
-state that each step began with (d*d numbers per block of tokens).
+state that each step began with (about d*d numbers per block of tokens).
 """
 
-# B batch, h heads, N tokens, d head dim, M chunks in a block, c = CHUNK
+# B batch, h heads, N tokens, d head dim, w > d width of v with its column of ones, M chunks in a block, c = CHUNK
 
-from dataclasses import dataclass
+import math
+import threading
 
 import torch
 from torch import Tensor
@@ -23,30 +24,23 @@ from torch import Tensor
 from attcr.ops.naive import EPS
 
 CHUNK = 64
-BLOCK = 8192
+BLOCK = 16384
 """Tokens in a block, counted over all heads."""
-
-
-@dataclass(frozen=True)
-class Carry:
-    """What the heads know of the tokens they have passed: sums of phi(k)^T v and of phi(k)."""
-
-    kv: Tensor  # B, h, d, d
-    k: Tensor  # B, h, d
-
-    @staticmethod
-    def zeros(like: Tensor) -> "Carry":
-        """Nothing passed yet, for tokens `like` of shape (B, h, N, d)."""
-        batch, heads, _, dim = like.shape
-        wide = _wide(like)
-        return Carry(
-            like.new_zeros(batch, heads, dim, dim, dtype=wide), like.new_zeros(batch, heads, dim, dtype=wide)
-        )
 
 
 def _wide(x: Tensor) -> torch.dtype:
     """States and normaliser are kept in float32, or in float64 for float64 inputs."""
     return torch.promote_types(x.dtype, torch.float32)
+
+
+def _width(dim: int) -> int:
+    """Columns of v with its ones, filled up to what matrix products like."""
+    return dim // 8 * 8 + 8
+
+
+def _largest_block(heads: int) -> int:
+    """Tokens of one head in a block: whole chunks."""
+    return max(BLOCK // heads // CHUNK, 1) * CHUNK
 
 
 def _empty_tokens(like: Tensor) -> Tensor:
@@ -55,204 +49,264 @@ def _empty_tokens(like: Tensor) -> Tensor:
     return like.new_empty(batch, n, heads, dim).transpose(1, 2)
 
 
-def _largest_block(heads: int) -> int:
-    """Tokens of one head in a block: whole chunks."""
-    return max(BLOCK // heads // CHUNK, 1) * CHUNK
+_kept = threading.local()
+
+
+def _rooms(like: Tensor, *shapes: tuple[int, ...]) -> list[Tensor]:
+    """Uninitialised wide tensors, on the CPU cut from a buffer that the thread keeps from call to call.
+
+    Fresh memory is handed out page by page as it is first touched, which for a step's rooms takes longer than the
+    step itself. Other devices have an allocator that does this.
+    """
+    sizes = [math.prod(shape) for shape in shapes]
+    buffer: Tensor | None = getattr(_kept, "buffer", None)
+    if buffer is None or like.device.type != "cpu" or buffer.dtype != _wide(like) or buffer.numel() < sum(sizes):
+        buffer = like.new_empty(sum(sizes), dtype=_wide(like))
+        if like.device.type == "cpu":
+            _kept.buffer = buffer
+    return [part.view(shape) for part, shape in zip(buffer[: sum(sizes)].split(sizes), shapes, strict=True)]
+
+
+Sides = tuple[Tensor, Tensor]
+"""A view for the heads that look back and one for those that look ahead."""
 
 
 class _Steps:
-    """The walk over the blocks of one item's tokens: where each step reads and writes, and its masks.
+    """The walk over the blocks of one item's tokens: which views each step reads and writes, and its masks.
 
-    Blocks are alike in size: the last is filled up with zeros, which no token sees.
+    Blocks are alike in size: the last is filled up with zeros, which no token sees. Views are made once for all
+    steps, since making them costs as much as many a product here.
     """
 
     def __init__(self, like: Tensor) -> None:
-        _, self.heads, self.tokens, _ = like.shape
+        _, self.heads, tokens, self.dim = like.shape
         self.half = self.heads // 2
-        self.chunks = min(_largest_block(self.heads) // CHUNK, -(-self.tokens // CHUNK))
+        self.chunks = min(_largest_block(self.heads) // CHUNK, -(-tokens // CHUNK))
         self.block = self.chunks * CHUNK
-        self.count = -(-self.tokens // self.block)
+        self.count = -(-tokens // self.block)
+        self.rest = tokens - (self.count - 1) * self.block
+        """Tokens of the last block."""
         ones = like.new_ones(CHUNK, CHUNK, dtype=_wide(like))
         self._triangles = torch.stack([ones.tril(), ones.triu()]).unsqueeze(1)
         ones = like.new_ones(self.chunks, self.chunks, dtype=_wide(like))
         self._before = torch.stack([ones.tril(-1), ones.triu(1)]).repeat_interleave(self.half, 0)  # h, M, M
         self._after = self._before.mT
 
-    def empty(self, like: Tensor, *shape: int) -> Tensor:
-        """Room for a step's (h, M, *shape), wide."""
-        return like.new_empty(self.heads, self.chunks, *shape, dtype=_wide(like))
+    def sides(self, x: Tensor) -> Sides:
+        """Split (h, ...) by direction."""
+        return x[: self.half], x[self.half :]
 
-    def _spans(self, step: int) -> tuple[tuple[slice, int, int], tuple[slice, int, int]]:
-        """(heads, first token, tokens) of the step's block in either direction."""
-        first, last = step * self.block, (self.count - 1 - step) * self.block
-        return (
-            (slice(0, self.half), first, min(self.block, self.tokens - first)),
-            (slice(self.half, self.heads), last, min(self.block, self.tokens - last)),
-        )
+    def blocks(self, x: Tensor) -> list[Sides]:
+        """For each step its tokens of (h, N, j)."""
+        back, ahead = self.sides(x)
+        return list(zip(back.split(self.block, 1), reversed(ahead.split(self.block, 1)), strict=True))
 
-    def take(self, x: Tensor, step: int, out: Tensor) -> Tensor:
-        """Copy the step's tokens of (h, N, w) to `out` of (h, M, c, w); past the end, zeros."""
-        room = out.flatten(1, 2)
-        for heads, start, size in self._spans(step):
-            room[heads, :size].copy_(x[heads, start : start + size])
-            if size < self.block:
-                room[heads, size:].zero_()
-        return out
+    def rooms(self, room: Tensor) -> list[Sides]:
+        """For each step the part of a room (h, M, c, j) that its tokens fill."""
+        back, ahead = self.sides(room.flatten(1, 2))
+        steps = [(back, ahead)] * self.count
+        steps[-1] = (back[:, : self.rest], steps[-1][1])
+        steps[0] = (steps[0][0], ahead[:, : self.rest])
+        return steps
 
-    def put(self, block: Tensor, step: int, x: Tensor) -> None:
-        """Copy the step's (h, M, c, w) to its tokens of (h, N, w)."""
-        room = block.flatten(1, 2)
-        for heads, start, size in self._spans(step):
-            x[heads, start : start + size].copy_(room[heads, :size])
+    def tails(self, *rooms: Tensor) -> list[list[Tensor]]:
+        """For each step the parts of rooms (h, M, c, j) past the last token."""
+        steps: list[list[Tensor]] = [[] for _ in range(self.count)]
+        if self.rest < self.block:
+            for room in rooms:
+                back, ahead = self.sides(room.flatten(1, 2))
+                steps[-1].append(back[:, self.rest :])
+                steps[0].append(ahead[:, self.rest :])
+        return steps
 
-    def phi(self, x: Tensor, step: int, spare: Tensor) -> Tensor:
-        """ELU(x) + 1 in place, as max(x, 0) + exp(min(x, 0)); past the end, 0."""
-        torch.clamp(x, min=0, out=spare)
-        x.clamp_(max=0).exp_().add_(spare)
-        for heads, _, size in self._spans(step):
-            if size < self.block:
-                x.flatten(1, 2)[heads, size:].zero_()
-        return x
-
-    def mask(self, weights: Tensor) -> Tensor:
+    def mask(self, weights: Tensor) -> None:
         """Keep of (h, M, c, c), in place, what a token may see."""
         weights.view(2, -1, CHUNK, CHUNK).mul_(self._triangles)
-        return weights
 
-    def sum_before(self, x: Tensor, carry: Tensor, out: Tensor) -> Tensor:
-        """Give each chunk of (h, M, ...) the carry plus all chunks scanned before it; return the next carry."""
-        return self._sum(self._before, x, carry, out, (-1, 0))
+    def sum_before(self, x: Tensor, carry: Tensor, out: Tensor) -> None:
+        """Give each chunk of (h, M, d, w) the carry plus all chunks scanned before it."""
+        torch.baddbmm(carry.flatten(1).unsqueeze(1), self._before, x.flatten(2), out=out.flatten(2))
 
-    def sum_after(self, x: Tensor, carry: Tensor, out: Tensor) -> Tensor:
+    def sum_after(self, x: Tensor, carry: Tensor, out: Tensor) -> None:
         """Do as `sum_before` in the direction of the backward."""
-        return self._sum(self._after, x, carry, out, (0, -1))
+        torch.baddbmm(carry.flatten(1).unsqueeze(1), self._after, x.flatten(2), out=out.flatten(2))
 
-    def _sum(self, triangle: Tensor, x: Tensor, carry: Tensor, out: Tensor, last: tuple[int, int]) -> Tensor:
-        torch.baddbmm(carry.flatten(1).unsqueeze(1), triangle, x.flatten(2), out=out.flatten(2))
-        ends = [part[heads, at] for part in (out, x) for (heads, _, _), at in zip(self._spans(0), last, strict=True)]
-        return torch.cat(ends[:2]).add_(torch.cat(ends[2:]))
-
-
-def _bmm(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
-    """Product of (G, M, i, j) and (G, M, j, k)."""
-    torch.bmm(a.flatten(0, 1), b.flatten(0, 1), out=out.flatten(0, 1))
-    return out
+    def step_on(self, x: Tensor, sums: Tensor, carry: Tensor, ends: tuple[int, int]) -> None:
+        """Fill the carry after the block: the sum before its last chunk in scan order, plus that chunk."""
+        for i, (part, total, after) in enumerate(zip(*map(self.sides, (x, sums, carry)), strict=True)):
+            torch.add(total[:, ends[i]], part[:, ends[i]], out=after)
 
 
-def _add_bmm(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
-    """Add the product of (G, M, i, j) and (G, M, j, k) to `out`."""
-    out.flatten(0, 1).baddbmm_(a.flatten(0, 1), b.flatten(0, 1))
-    return out
+def _take(blocks: Sides, rooms: Sides) -> None:
+    """Copy a step's tokens into its rooms."""
+    rooms[0].copy_(blocks[0])
+    rooms[1].copy_(blocks[1])
 
 
-def scan(q: Tensor, k: Tensor, v: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+def _take_phi(blocks: Sides, rooms: Sides, positive: Sides) -> None:
+    """Copy min(x, 0) of a step's tokens into its rooms, and max(x, 0) into others: phi is exp of one plus the other."""
+    for block, room, rest in zip(blocks, rooms, positive, strict=True):
+        source = block.to(room.dtype)
+        torch.clamp(source, max=0, out=room)
+        torch.clamp(source, min=0, out=rest)
+
+
+def _zero(tails: list[Tensor]) -> None:
+    for tail in tails:
+        tail.zero_()
+
+
+def no_carry(like: Tensor) -> Tensor:
+    """The carry (B, h, d, w) of tokens `like` (B, h, N, d) with nothing before or after them."""
+    batch, heads, _, dim = like.shape
+    return like.new_zeros(batch, heads, dim, _width(dim), dtype=_wide(like))
+
+
+def scan(q: Tensor, k: Tensor, v: Tensor, carry: Tensor) -> tuple[Tensor, Tensor]:
     """Attend within a stretch of a longer sequence; give the output and the carry with this stretch added.
 
     `carry` holds, for the heads that look back, what lies before the stretch, and for those that look ahead,
     what lies after it. A sequence may so be cut anywhere.
     """
-    out, z, kv_starts, k_starts = _empty_results(q, k, v)
-    return out, _scan_into((q, k, v), carry, (out, z), Carry(kv_starts, k_starts))
+    out, z, states = _empty_results(q, k, v)
+    _scan_into(q, k, v, carry, out, z, states)
+    return out, states[:, -1]
 
 
-def _scan_into(
-    inputs: tuple[Tensor, Tensor, Tensor], carry: Carry, results: tuple[Tensor, Tensor], starts: Carry
-) -> Carry:
-    """Fill the output and the normaliser (B, h, N, 1), and the carry (B, steps, ...) that each step began with."""
-    like, dim = inputs[0], inputs[0].shape[3]
-    steps = _Steps(like)
-    phi_q, phi_k, values, result = (steps.empty(like, CHUNK, dim) for _ in range(4))
-    kv, kv_before, weights = steps.empty(like, dim, dim), steps.empty(like, dim, dim), steps.empty(like, CHUNK, CHUNK)
-    k_before, z = steps.empty(like, dim), steps.empty(like, CHUNK, 1)
-    end = Carry.zeros(like)
-    for item, (q, k, v) in enumerate(zip(*inputs, strict=True)):
-        kv_carry, k_carry = carry.kv[item], carry.k[item]
+def _scan_into(q: Tensor, k: Tensor, v: Tensor, carry: Tensor, out: Tensor, z_out: Tensor, states: Tensor) -> None:
+    """Fill the output, the normaliser (B, h, N, 1) and the carry before each step and after the last."""
+    steps, dim = _Steps(q), q.shape[3]
+    width = _width(dim)
+    room = (steps.heads, steps.chunks)
+    both, one, state = (2, *room, CHUNK, dim), (*room, CHUNK, width), (*room, dim, width)
+    phi, positive, values, result, kv, before, weights = _rooms(
+        q, both, both, one, one, state, state, (*room, CHUNK, CHUNK)
+    )
+    values[..., dim:] = 0
+    values[..., dim] = 1
+    z = result[..., dim : dim + 1]
+    q_rooms, k_rooms, q_positive, k_positive, v_rooms, n_rooms, z_rooms = map(
+        steps.rooms, (*phi, *positive, values[..., :dim], result[..., :dim], z)
+    )
+    tails = steps.tails(*phi, values[..., :dim])
+    # The same rooms with one batch dimension, as matrix products take them.
+    phi_q, phi_k, values_, result_, weights_, kv_, before_ = (
+        x.flatten(0, 1) for x in (*phi, values, result, weights, kv, before)
+    )
+    states[:, 0].copy_(carry)
+    for item in range(q.shape[0]):
+        q_blocks, k_blocks, v_blocks, out_blocks, z_blocks = (steps.blocks(x[item]) for x in (q, k, v, out, z_out))
+        carries = states[item].unbind(0)
         for step in range(steps.count):
-            starts.kv[item, step].copy_(kv_carry)
-            starts.k[item, step].copy_(k_carry)
-            steps.phi(steps.take(q, step, phi_q), step, result)
-            steps.phi(steps.take(k, step, phi_k), step, result)
-            steps.take(v, step, values)
-            kv_carry = steps.sum_before(_bmm(phi_k.mT, values, kv), kv_carry, kv_before)
-            k_carry = steps.sum_before(phi_k.sum(2), k_carry, k_before)
-            steps.mask(_bmm(phi_q, phi_k.mT, weights))
-            _bmm(phi_q, k_before.unsqueeze(-1), z).add_(weights.sum(-1, keepdim=True)).add_(EPS)
-            _add_bmm(phi_q, kv_before, _bmm(weights, values, result)).div_(z)
-            steps.put(result, step, results[0][item])
-            steps.put(z, step, results[1][item])
-        end.kv[item].copy_(kv_carry)
-        end.k[item].copy_(k_carry)
-    return end
+            _take_phi(q_blocks[step], q_rooms[step], q_positive[step])
+            _take_phi(k_blocks[step], k_rooms[step], k_positive[step])
+            phi.exp_().add_(positive)
+            _take(v_blocks[step], v_rooms[step])
+            _zero(tails[step])
+
+            torch.bmm(phi_k.mT, values_, out=kv_)
+            steps.sum_before(kv, carries[step], before)
+            steps.step_on(kv, before, carries[step + 1], (-1, 0))
+            torch.bmm(phi_q, phi_k.mT, out=weights_)
+            steps.mask(weights)
+            torch.bmm(weights_, values_, out=result_).baddbmm_(phi_q, before_)
+
+            z.add_(EPS)
+            _take(z_rooms[step], z_blocks[step])
+            for side in (0, 1):
+                torch.div(n_rooms[step][side], z_rooms[step][side], out=out_blocks[step][side])
 
 
 @torch.library.custom_op("attcr::triangular_attention", mutates_args=())
-def _attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Give the output, and for the backward the normaliser and the states that each step began with."""
-    out, z, kv_starts, k_starts = _empty_results(q, k, v)
-    _scan_into((q, k, v), Carry.zeros(q), (out, z), Carry(kv_starts, k_starts))
-    return out, z, kv_starts, k_starts
+def _attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Give the output, and for the backward the normaliser and the state that each step began with."""
+    out, z, states = _empty_results(q, k, v)
+    _scan_into(q, k, v, no_carry(q), out, z, states)
+    return out, z, states
 
 
 @_attend.register_fake
-def _empty_results(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _empty_results(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     batch, heads, n, dim = q.shape
-    wide, block = _wide(q), _largest_block(heads)
-    count = (n + block - 1) // block
+    block = _largest_block(heads)
     return (
         _empty_tokens(v),
-        q.new_empty(batch, heads, n, 1, dtype=wide),
-        q.new_empty(batch, count, heads, dim, dim, dtype=wide),
-        q.new_empty(batch, count, heads, dim, dtype=wide),
+        q.new_empty(batch, heads, n, 1, dtype=_wide(q)),
+        q.new_empty(batch, (n + block - 1) // block + 1, heads, dim, _width(dim), dtype=_wide(q)),
     )
 
 
 @torch.library.custom_op("attcr::triangular_attention_backward", mutates_args=())
 def _attend_backward(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, z: Tensor, kv_starts: Tensor, k_starts: Tensor
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, z: Tensor, states: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Give the gradients to q, k and v.
 
     With n_i the numerator and z_i the normaliser of token i, out_i = n_i / z_i. So dn = grad / z, dz = -dn . out,
     dphi_q_i = sum_j phi_k_j (v_j . dn_i + dz_i), dphi_k_j = sum_i phi_q_i (v_j . dn_i + dz_i) and
-    dv_j = sum_i (phi_q_i . phi_k_j) dn_i, where token i sees token j.
+    dv_j = sum_i (phi_q_i . phi_k_j) dn_i, where token i sees token j. With dz as a column of dn beside the ones of
+    v these are three products of one form.
     """
-    grads = _empty_grads(grad, q, k, v, out, z, kv_starts, k_starts)
+    grads = _empty_grads(grad, q, k, v, out, z, states)
     steps, dim = _Steps(q), q.shape[3]
-    phi_q, phi_k, values, dn, spare = (steps.empty(q, CHUNK, dim) for _ in range(5))
-    normaliser, dz = steps.empty(q, CHUNK, 1), steps.empty(q, CHUNK, 1)
-    products, kv_before, qn_after = (steps.empty(q, dim, dim) for _ in range(3))
-    k_before, qz_after = steps.empty(q, dim), steps.empty(q, dim)
-    weights = steps.empty(q, CHUNK, CHUNK)
-    zeros = Carry.zeros(q)
+    width = _width(dim)
+    room = (steps.heads, steps.chunks)
+    both, one, state = (2, *room, CHUNK, dim), (*room, CHUNK, width), (*room, dim, width)
+    phi, dphi, values, dn, dv, kv, before, qn, after, weights, z_room = _rooms(
+        q, both, both, one, one, one, state, state, state, state, (*room, CHUNK, CHUNK), (*room, CHUNK, 1)
+    )
+    values[..., dim:] = 0
+    values[..., dim] = 1
+    dn[..., dim:] = 0
+    dn_part, dv_part = dn[..., :dim], dv[..., :dim]
+    q_rooms, k_rooms, dq_rooms, dk_rooms, v_rooms, dn_rooms, dv_rooms, z_rooms = map(
+        steps.rooms, (*phi, *dphi, values[..., :dim], dn_part, dv_part, z_room)
+    )
+    tails, dn_tails = steps.tails(*phi, values[..., :dim]), steps.tails(dn)
+    phi_q, phi_k, dphi_q, dphi_k, values_, dn_, dv_, weights_, kv_, before_, qn_, after_ = (
+        x.flatten(0, 1) for x in (*phi, *dphi, values, dn, dv, weights, kv, before, qn, after)
+    )
     for item in range(q.shape[0]):
-        qn_carry, qz_carry = zeros.kv[item], zeros.k[item]  # over the tokens that see this block
+        q_blocks, k_blocks, v_blocks, out_blocks, z_blocks, grad_blocks, dq_blocks, dk_blocks, dv_blocks = (
+            steps.blocks(x[item]) for x in (q, k, v, out, z, grad, *grads)
+        )
+        carry = no_carry(q[:1])[0]  # sum of phi_q^T dn over the tokens that see the block
         for step in reversed(range(steps.count)):
-            steps.phi(steps.take(q[item], step, phi_q), step, spare)
-            steps.phi(steps.take(k[item], step, phi_k), step, spare)
-            steps.take(v[item], step, values)
-            steps.take(z[item], step, normaliser).clamp_(min=EPS)  # zeros past the end; no real one is below
-            steps.take(grad[item], step, dn).div_(normaliser)
-            torch.sum(steps.take(out[item], step, spare).mul_(dn), -1, keepdim=True, out=dz).neg_()
+            _take_phi(q_blocks[step], q_rooms[step], dq_rooms[step])
+            _take_phi(k_blocks[step], k_rooms[step], dk_rooms[step])
+            phi.exp_().add_(dphi)
+            _take(v_blocks[step], v_rooms[step])
+            _zero(tails[step])
+            _take(z_blocks[step], z_rooms[step])
+            _take(grad_blocks[step], dn_rooms[step])
+            _take(out_blocks[step], dv_rooms[step])
+            dn_part.div_(z_room)
+            torch.sum(dv_part.mul_(dn_part), -1, out=dn[..., dim]).neg_()
+            _zero(dn_tails[step])
 
-            steps.sum_before(_bmm(phi_k.mT, values, products), kv_starts[item, step], kv_before)
-            steps.sum_before(phi_k.sum(2), k_starts[item, step], k_before)
-            qn_carry = steps.sum_after(_bmm(phi_q.mT, dn, products), qn_carry, qn_after)
-            qz_carry = steps.sum_after(torch.mul(phi_q, dz, out=spare).sum(2), qz_carry, qz_after)
+            torch.bmm(phi_k.mT, values_, out=kv_)
+            steps.sum_before(kv, states[item, step], before)
+            torch.bmm(phi_q.mT, dn_, out=qn_)
+            steps.sum_after(qn, carry, after)
+            steps.step_on(qn, after, carry, (0, -1))
 
-            steps.mask(_bmm(phi_q, phi_k.mT, weights))
-            steps.put(_add_bmm(phi_k, qn_after, _bmm(weights.mT, dn, spare)), step, grads[2][item])
-            steps.mask(_bmm(dn, values.mT, weights).add_(dz))
-            # ELU(x) + 1 has the slope 1 above 0 and its own value below: min(phi, 1).
-            _add_bmm(dn, kv_before.mT, _bmm(weights, phi_k, spare)).addcmul_(dz, k_before.unsqueeze(2))
-            _add_bmm(values, qn_after.mT, _bmm(weights.mT, phi_q, dn)).add_(qz_after.unsqueeze(2))
-            steps.put(spare.mul_(phi_q.clamp_(max=1)), step, grads[0][item])
-            steps.put(dn.mul_(phi_k.clamp_(max=1)), step, grads[1][item])
+            torch.bmm(phi_q, phi_k.mT, out=weights_)
+            steps.mask(weights)
+            torch.bmm(weights_.mT, dn_, out=dv_).baddbmm_(phi_k, after_)
+            torch.bmm(dn_, values_.mT, out=weights_)
+            steps.mask(weights)
+            torch.bmm(weights_, phi_k, out=dphi_q).baddbmm_(dn_, before_.mT)
+            torch.bmm(weights_.mT, phi_q, out=dphi_k).baddbmm_(values_, after_.mT)
+            dphi.mul_(phi.clamp_(max=1))  # ELU(x) + 1 has the slope 1 above 0 and its own value below
+            _take(dq_rooms[step], dq_blocks[step])
+            _take(dk_rooms[step], dk_blocks[step])
+            _take(dv_rooms[step], dv_blocks[step])
     return grads
 
 
 @_attend_backward.register_fake
 def _empty_grads(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, z: Tensor, kv_starts: Tensor, k_starts: Tensor
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, z: Tensor, states: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     return _empty_tokens(q), _empty_tokens(k), _empty_tokens(v)
 
