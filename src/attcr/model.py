@@ -165,7 +165,8 @@ class Attention(nn.Module):
 
     def _tokens(self, x: Tensor) -> Tensor:
         """(B, C, H, W) as (B, h, N, d), pixels in row-major order."""
-        return x.permute(0, 2, 3, 1).flatten(1, 2).unflatten(2, (self.heads, -1)).transpose(1, 2)
+        tokens: Tensor = x.permute(0, 2, 3, 1).flatten(1, 2).unflatten(2, (self.heads, -1))
+        return tokens.transpose(1, 2)
 
     def forward(self, x: Tensor) -> Tensor:
         """Attend over all pixels of (B, C, H, W)."""

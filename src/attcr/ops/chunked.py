@@ -247,7 +247,7 @@ def _attend_backward(
     dv_j = sum_i (phi_q_i . phi_k_j) dn_i, where token i sees token j. With dz as a column of dn beside the ones of
     v these are three products of one form.
     """
-    grads = _empty_grads(grad, q, k, v, out, z, states)
+    grads: tuple[Tensor, Tensor, Tensor] = _empty_grads(grad, q, k, v, out, z, states)
     steps, dim = _Steps(q), q.shape[3]
     width = _width(dim)
     room = (steps.heads, steps.chunks)
