@@ -152,6 +152,6 @@ def test_real_rice2_test_list_is_read(shared_data: Path) -> None:
 def test_real_thin_cloud_is_brighter_than_what_it_covers(shared_data: Path) -> None:
     data = PairFolder(shared_data / "rice1_256" / "cloud", shared_data / "rice1_256" / "label")
     assert len(data) == 100
-    cloudy = torch.stack([item["cloudy"].mean() for item in data]).mean()
-    clear = torch.stack([item["clear"].mean() for item in data]).mean()
+    cloudy = torch.stack([data[i]["cloudy"].mean() for i in range(20)]).mean()
+    clear = torch.stack([data[i]["clear"].mean() for i in range(20)]).mean()
     assert cloudy > clear
