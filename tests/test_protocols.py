@@ -39,24 +39,24 @@ def an_image(bands: int = 3, height: int = 40, width: int = 56, seed: int = 0) -
     return torch.rand(bands, height, width, generator=generator) * 0.8 + 0.1
 
 
-def test_every_golden_value_is_tested_here(shared: Path) -> None:
-    golden = json.loads((shared / "protocols" / "golden.json").read_text())
+def test_every_golden_value_is_tested_here(shared_data: Path) -> None:
+    golden = json.loads((shared_data.parent / "protocols" / "golden.json").read_text())
     assert {pair: tuple(values) for pair, values in golden.items()} == GOLDEN_PAIRS
 
 
 @pytest.mark.parametrize(
     ("pair", "name"), [(pair, name) for pair, names in GOLDEN_PAIRS.items() for name in names]
 )
-def test_scores_are_those_of_the_peers_own_code(shared: Path, pair: str, name: str) -> None:
-    golden = json.loads((shared / "protocols" / "golden.json").read_text())[pair][name]
-    ours = named(name).score(*golden_pair(shared / "protocols", pair))
+def test_scores_are_those_of_the_peers_own_code(shared_data: Path, pair: str, name: str) -> None:
+    golden = json.loads((shared_data.parent / "protocols" / "golden.json").read_text())[pair][name]
+    ours = named(name).score(*golden_pair(shared_data.parent / "protocols", pair))
     assert set(ours) == set(golden)
     for metric, value in golden.items():
         assert ours[metric] == pytest.approx(value, abs=1e-4, nan_ok=True), metric
 
 
-def test_an_image_with_a_black_pixel_is_left_out_of_the_mean_angle_only(shared: Path) -> None:
-    rows = [named("att-cr").score(*golden_pair(shared / "protocols", f"pair{n}")) for n in range(3)]
+def test_an_image_with_a_black_pixel_is_left_out_of_the_mean_angle_only(shared_data: Path) -> None:
+    rows = [named("att-cr").score(*golden_pair(shared_data.parent / "protocols", f"pair{n}")) for n in range(3)]
     assert math.isnan(rows[1]["sam"])
     means = average(rows)
     assert means["sam"] == pytest.approx((rows[0]["sam"] + rows[2]["sam"]) / 2)
