@@ -19,7 +19,7 @@ _PUBLIC = {
     "save_model": "attcr.weights",
 }
 
-__all__ = ["ATTCR", "ATTCRConfig", "__version__", "load_model", "save_model"]  # noqa: F822
+__all__ = ["ATTCR", "ATTCRConfig", "__version__", "load_model", "save_model"]
 
 
 def __getattr__(name: str) -> Any:

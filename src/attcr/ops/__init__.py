@@ -9,7 +9,7 @@ from attcr.ops.chunked import chunked_triangular_attention
 from attcr.ops.linear import linear_attention
 from attcr.ops.naive import naive_triangular_attention
 
-__all__ = ["linear_attention", "triangular_attention"]
+__all__ = ["linear_attention", "naive_triangular_attention", "triangular_attention"]
 
 
 def triangular_attention(
