@@ -1,19 +1,17 @@
-"""Fixtures shared by all tests."""
+"""Where the data beside the repository lies."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder `shared` beside the repository: golden values and real data, never committed."""
-    folder = Path(os.environ.get("ATTCR_SHARED", ROOT.parent / "shared"))
+    """The folder `shared` beside the repository: parity tensors, golden values, real data."""
+    folder = Path(os.environ.get("ATTCR_SHARED") or Path(__file__).parents[2] / "shared")
     if not folder.is_dir():
-        pytest.skip(f"{folder} is absent: real data and golden values are not part of the repository")
+        pytest.skip(f"needs the data in {folder}")
     return folder
 
 

@@ -1,0 +1,78 @@
+"""Augmentation that does the same to both sides of a pair."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.utils.data import get_worker_info
+
+from attcr.errors import ShapeError
+
+
+class WorkerGenerator:
+    """A generator that serves in DataLoader workers too, which begin as copies of one another.
+
+    In a worker it is seeded anew from its first seed and the worker's own, so that workers do not repeat each
+    other, while a loader with a seeded generator gives the same images again.
+    """
+
+    def __init__(self, generator: torch.Generator) -> None:
+        self._generator = generator
+        self._first_seed = generator.initial_seed()
+        self._worker_seed: int | None = None
+
+    def here(self) -> torch.Generator:
+        """Give the generator to draw from in this process."""
+        worker = get_worker_info()
+        if worker is not None and worker.seed != self._worker_seed:
+            self._worker_seed = worker.seed
+            self._generator.manual_seed((self._first_seed + worker.seed) % 2**63)
+        return self._generator
+
+
+class PairedAugment:
+    """A random crop, flip and quarter turn, the same for both images; draws come from `generator`."""
+
+    def __init__(self, crop: int | None, *, generator: torch.Generator) -> None:
+        self.crop = crop
+        self._source = WorkerGenerator(generator)
+
+    def __call__(self, cloudy: Tensor, clear: Tensor) -> tuple[Tensor, Tensor]:
+        """Augment two images (C, H, W) of equal height and width; the band counts may differ."""
+        if cloudy.shape[-2:] != clear.shape[-2:]:
+            raise ShapeError(
+                f"the two images of a pair differ in size: {tuple(cloudy.shape)} and {tuple(clear.shape)}"
+            )
+        generator = self._source.here()
+        if self.crop is not None:
+            height, width = cloudy.shape[-2:]
+            if min(height, width) < self.crop:
+                raise ShapeError(
+                    f"a crop of {self.crop} pixels was asked of a {height}x{width} image: ask a smaller one"
+                )
+            row = _draw(height - self.crop + 1, generator)
+            col = _draw(width - self.crop + 1, generator)
+            window = (..., slice(row, row + self.crop), slice(col, col + self.crop))
+            cloudy, clear = cloudy[window], clear[window]
+        flip, turns = _draw(2, generator), _draw(4, generator)
+        if flip:
+            cloudy, clear = cloudy.flip(-1), clear.flip(-1)
+        cloudy, clear = (torch.rot90(image, turns, (-2, -1)).contiguous() for image in (cloudy, clear))
+        return cloudy, clear
+
+
+class Chain:
+    """Several transforms of pairs, one after the other."""
+
+    def __init__(self, *transforms: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
+        self.transforms = transforms
+
+    def __call__(self, cloudy: Tensor, clear: Tensor) -> tuple[Tensor, Tensor]:
+        """Apply them all, in order."""
+        for transform in self.transforms:
+            cloudy, clear = transform(cloudy, clear)
+        return cloudy, clear
+
+
+def _draw(below: int, generator: torch.Generator) -> int:
+    return int(torch.randint(below, (), generator=generator))

@@ -1,0 +1,328 @@
+"""Triangular attention in linear time and memory, in plain PyTorch, with its own backward.
+
+The tokens are cut into chunks of CHUNK and the chunks into blocks. Inside a chunk the masked product is done by
+its definition; what lies before the chunk enters through its state, the sum of phi(k)^T v. The states of a block
+are summed by one product with a triangle of ones and carried from block to block, so no more than one block of
+states exists at a time. A block fits into the processor's cache: the feature map, masks and divisions never
+travel to memory. The normaliser is one more column of v, of ones, so each product gives both.
+
+Both directions go side by side, one from the first block on, the other from the last: each step handles a block
+of the heads that look back and the mirror block of those that look ahead.
+
+The backward walks the steps from the last to the first and recomputes all but the output, the normaliser and the
+state that each step began with (about d*d numbers per block of tokens).
+"""
+
+# B batch, h heads, N tokens, d head dim, w > d width of v with its column of ones, M chunks in a block, c = CHUNK
+
+import math
+import threading
+
+import torch
+from torch import Tensor
+
+from attcr.ops.naive import EPS
+
+CHUNK = 64
+BLOCK = 16384
+"""Tokens in a block, counted over all heads."""
+
+
+def _wide(x: Tensor) -> torch.dtype:
+    """States and normaliser are kept in float32, or in float64 for float64 inputs."""
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+def _width(dim: int) -> int:
+    """Columns of v with its ones, filled up to what matrix products like."""
+    return dim // 8 * 8 + 8
+
+
+def _largest_block(heads: int) -> int:
+    """Tokens of one head in a block: whole chunks."""
+    return max(BLOCK // heads // CHUNK, 1) * CHUNK
+
+
+def _empty_tokens(like: Tensor) -> Tensor:
+    """Uninitialised (B, h, N, d) that lies in memory as (B, N, h, d), the order of channels-last images."""
+    batch, heads, n, dim = like.shape
+    return like.new_empty(batch, n, heads, dim).transpose(1, 2)
+
+
+_kept = threading.local()
+
+
+def _rooms(like: Tensor, *shapes: tuple[int, ...]) -> list[Tensor]:
+    """Uninitialised wide tensors, on the CPU cut from a buffer that the thread keeps from call to call.
+
+    Fresh memory is handed out page by page as it is first touched, which for a step's rooms takes longer than the
+    step itself. Other devices have an allocator that does this.
+    """
+    sizes = [math.prod(shape) for shape in shapes]
+    buffer: Tensor | None = getattr(_kept, "buffer", None)
+    if buffer is None or like.device.type != "cpu" or buffer.dtype != _wide(like) or buffer.numel() < sum(sizes):
+        buffer = like.new_empty(sum(sizes), dtype=_wide(like))
+        if like.device.type == "cpu":
+            _kept.buffer = buffer
+    return [part.view(shape) for part, shape in zip(buffer[: sum(sizes)].split(sizes), shapes, strict=True)]
+
+
+Sides = tuple[Tensor, Tensor]
+"""A view for the heads that look back and one for those that look ahead."""
+
+
+class _Steps:
+    """The walk over the blocks of one item's tokens: which views each step reads and writes, and its masks.
+
+    Blocks are alike in size: the last is filled up with zeros, which no token sees. Views are made once for all
+    steps, since making them costs as much as many a product here.
+    """
+
+    def __init__(self, like: Tensor) -> None:
+        _, self.heads, tokens, self.dim = like.shape
+        self.half = self.heads // 2
+        self.chunks = min(_largest_block(self.heads) // CHUNK, -(-tokens // CHUNK))
+        self.block = self.chunks * CHUNK
+        self.count = -(-tokens // self.block)
+        self.rest = tokens - (self.count - 1) * self.block
+        """Tokens of the last block."""
+        ones = like.new_ones(CHUNK, CHUNK, dtype=_wide(like))
+        self._triangles = torch.stack([ones.tril(), ones.triu()]).unsqueeze(1)
+        ones = like.new_ones(self.chunks, self.chunks, dtype=_wide(like))
+        self._before = torch.stack([ones.tril(-1), ones.triu(1)]).repeat_interleave(self.half, 0)  # h, M, M
+        self._after = self._before.mT
+
+    def sides(self, x: Tensor) -> Sides:
+        """Split (h, ...) by direction."""
+        return x[: self.half], x[self.half :]
+
+    def blocks(self, x: Tensor) -> list[Sides]:
+        """For each step its tokens of (h, N, j)."""
+        back, ahead = self.sides(x)
+        return list(zip(back.split(self.block, 1), reversed(ahead.split(self.block, 1)), strict=True))
+
+    def rooms(self, room: Tensor) -> list[Sides]:
+        """For each step the part of a room (h, M, c, j) that its tokens fill."""
+        back, ahead = self.sides(room.flatten(1, 2))
+        steps = [(back, ahead)] * self.count
+        steps[-1] = (back[:, : self.rest], steps[-1][1])
+        steps[0] = (steps[0][0], ahead[:, : self.rest])
+        return steps
+
+    def tails(self, *rooms: Tensor) -> list[list[Tensor]]:
+        """For each step the parts of rooms (h, M, c, j) past the last token."""
+        steps: list[list[Tensor]] = [[] for _ in range(self.count)]
+        if self.rest < self.block:
+            for room in rooms:
+                back, ahead = self.sides(room.flatten(1, 2))
+                steps[-1].append(back[:, self.rest :])
+                steps[0].append(ahead[:, self.rest :])
+        return steps
+
+    def mask(self, weights: Tensor) -> None:
+        """Keep of (h, M, c, c), in place, what a token may see."""
+        weights.view(2, -1, CHUNK, CHUNK).mul_(self._triangles)
+
+    def sum_before(self, x: Tensor, carry: Tensor, out: Tensor) -> None:
+        """Give each chunk of (h, M, d, w) the carry plus all chunks scanned before it."""
+        torch.baddbmm(carry.flatten(1).unsqueeze(1), self._before, x.flatten(2), out=out.flatten(2))
+
+    def sum_after(self, x: Tensor, carry: Tensor, out: Tensor) -> None:
+        """Do as `sum_before` in the direction of the backward."""
+        torch.baddbmm(carry.flatten(1).unsqueeze(1), self._after, x.flatten(2), out=out.flatten(2))
+
+    def step_on(self, x: Tensor, sums: Tensor, carry: Tensor, ends: tuple[int, int]) -> None:
+        """Fill the carry after the block: the sum before its last chunk in scan order, plus that chunk."""
+        for i, (part, total, after) in enumerate(zip(*map(self.sides, (x, sums, carry)), strict=True)):
+            torch.add(total[:, ends[i]], part[:, ends[i]], out=after)
+
+
+def _take(blocks: Sides, rooms: Sides) -> None:
+    """Copy a step's tokens into its rooms."""
+    rooms[0].copy_(blocks[0])
+    rooms[1].copy_(blocks[1])
+
+
+def _take_phi(blocks: Sides, rooms: Sides, positive: Sides) -> None:
+    """Copy min(x, 0) of a step's tokens into its rooms, and max(x, 0) into others: phi is exp of one plus the other."""
+    for block, room, rest in zip(blocks, rooms, positive, strict=True):
+        source = block.to(room.dtype)
+        torch.clamp(source, max=0, out=room)
+        torch.clamp(source, min=0, out=rest)
+
+
+def _zero(tails: list[Tensor]) -> None:
+    for tail in tails:
+        tail.zero_()
+
+
+def no_carry(like: Tensor) -> Tensor:
+    """The carry (B, h, d, w) of tokens `like` (B, h, N, d) with nothing before or after them."""
+    batch, heads, _, dim = like.shape
+    return like.new_zeros(batch, heads, dim, _width(dim), dtype=_wide(like))
+
+
+def scan(q: Tensor, k: Tensor, v: Tensor, carry: Tensor) -> tuple[Tensor, Tensor]:
+    """Attend within a stretch of a longer sequence; give the output and the carry with this stretch added.
+
+    `carry` holds, for the heads that look back, what lies before the stretch, and for those that look ahead,
+    what lies after it. A sequence may so be cut anywhere.
+    """
+    out, z, states = _empty_results(q, k, v)
+    _scan_into(q, k, v, carry, out, z, states)
+    return out, states[:, -1]
+
+
+def _scan_into(q: Tensor, k: Tensor, v: Tensor, carry: Tensor, out: Tensor, z_out: Tensor, states: Tensor) -> None:
+    """Fill the output, the normaliser (B, h, N, 1) and the carry before each step and after the last."""
+    steps, dim = _Steps(q), q.shape[3]
+    width = _width(dim)
+    room = (steps.heads, steps.chunks)
+    both, one, state = (2, *room, CHUNK, dim), (*room, CHUNK, width), (*room, dim, width)
+    phi, positive, values, result, kv, before, weights = _rooms(
+        q, both, both, one, one, state, state, (*room, CHUNK, CHUNK)
+    )
+    values[..., dim:] = 0
+    values[..., dim] = 1
+    z = result[..., dim : dim + 1]
+    q_rooms, k_rooms, q_positive, k_positive, v_rooms, n_rooms, z_rooms = map(
+        steps.rooms, (*phi, *positive, values[..., :dim], result[..., :dim], z)
+    )
+    tails = steps.tails(*phi, values[..., :dim])
+    # The same rooms with one batch dimension, as matrix products take them.
+    phi_q, phi_k, values_, result_, weights_, kv_, before_ = (
+        x.flatten(0, 1) for x in (*phi, values, result, weights, kv, before)
+    )
+    states[:, 0].copy_(carry)
+    for item in range(q.shape[0]):
+        q_blocks, k_blocks, v_blocks, out_blocks, z_blocks = (steps.blocks(x[item]) for x in (q, k, v, out, z_out))
+        carries = states[item].unbind(0)
+        for step in range(steps.count):
+            _take_phi(q_blocks[step], q_rooms[step], q_positive[step])
+            _take_phi(k_blocks[step], k_rooms[step], k_positive[step])
+            phi.exp_().add_(positive)
+            _take(v_blocks[step], v_rooms[step])
+            _zero(tails[step])
+
+            torch.bmm(phi_k.mT, values_, out=kv_)
+            steps.sum_before(kv, carries[step], before)
+            steps.step_on(kv, before, carries[step + 1], (-1, 0))
+            torch.bmm(phi_q, phi_k.mT, out=weights_)
+            steps.mask(weights)
+            torch.bmm(weights_, values_, out=result_).baddbmm_(phi_q, before_)
+
+            z.add_(EPS)
+            _take(z_rooms[step], z_blocks[step])
+            for side in (0, 1):
+                torch.div(n_rooms[step][side], z_rooms[step][side], out=out_blocks[step][side])
+
+
+@torch.library.custom_op("attcr::triangular_attention", mutates_args=())
+def _attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Give the output, and for the backward the normaliser and the state that each step began with."""
+    out, z, states = _empty_results(q, k, v)
+    _scan_into(q, k, v, no_carry(q), out, z, states)
+    return out, z, states
+
+
+@_attend.register_fake
+def _empty_results(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    batch, heads, n, dim = q.shape
+    block = _largest_block(heads)
+    return (
+        _empty_tokens(v),
+        q.new_empty(batch, heads, n, 1, dtype=_wide(q)),
+        q.new_empty(batch, (n + block - 1) // block + 1, heads, dim, _width(dim), dtype=_wide(q)),
+    )
+
+
+@torch.library.custom_op("attcr::triangular_attention_backward", mutates_args=())
+def _attend_backward(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, z: Tensor, states: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Give the gradients to q, k and v.
+
+    With n_i the numerator and z_i the normaliser of token i, out_i = n_i / z_i. So dn = grad / z, dz = -dn . out,
+    dphi_q_i = sum_j phi_k_j (v_j . dn_i + dz_i), dphi_k_j = sum_i phi_q_i (v_j . dn_i + dz_i) and
+    dv_j = sum_i (phi_q_i . phi_k_j) dn_i, where token i sees token j. With dz as a column of dn beside the ones of
+    v these are three products of one form.
+    """
+    grads: tuple[Tensor, Tensor, Tensor] = _empty_grads(grad, q, k, v, out, z, states)
+    steps, dim = _Steps(q), q.shape[3]
+    width = _width(dim)
+    room = (steps.heads, steps.chunks)
+    both, one, state = (2, *room, CHUNK, dim), (*room, CHUNK, width), (*room, dim, width)
+    phi, dphi, values, dn, dv, kv, before, qn, after, weights, z_room = _rooms(
+        q, both, both, one, one, one, state, state, state, state, (*room, CHUNK, CHUNK), (*room, CHUNK, 1)
+    )
+    values[..., dim:] = 0
+    values[..., dim] = 1
+    dn[..., dim:] = 0
+    dn_part, dv_part = dn[..., :dim], dv[..., :dim]
+    q_rooms, k_rooms, dq_rooms, dk_rooms, v_rooms, dn_rooms, dv_rooms, z_rooms = map(
+        steps.rooms, (*phi, *dphi, values[..., :dim], dn_part, dv_part, z_room)
+    )
+    tails, dn_tails = steps.tails(*phi, values[..., :dim]), steps.tails(dn)
+    phi_q, phi_k, dphi_q, dphi_k, values_, dn_, dv_, weights_, kv_, before_, qn_, after_ = (
+        x.flatten(0, 1) for x in (*phi, *dphi, values, dn, dv, weights, kv, before, qn, after)
+    )
+    for item in range(q.shape[0]):
+        q_blocks, k_blocks, v_blocks, out_blocks, z_blocks, grad_blocks, dq_blocks, dk_blocks, dv_blocks = (
+            steps.blocks(x[item]) for x in (q, k, v, out, z, grad, *grads)
+        )
+        carry = no_carry(q[:1])[0]  # sum of phi_q^T dn over the tokens that see the block
+        for step in reversed(range(steps.count)):
+            _take_phi(q_blocks[step], q_rooms[step], dq_rooms[step])
+            _take_phi(k_blocks[step], k_rooms[step], dk_rooms[step])
+            phi.exp_().add_(dphi)
+            _take(v_blocks[step], v_rooms[step])
+            _zero(tails[step])
+            _take(z_blocks[step], z_rooms[step])
+            _take(grad_blocks[step], dn_rooms[step])
+            _take(out_blocks[step], dv_rooms[step])
+            dn_part.div_(z_room)
+            torch.sum(dv_part.mul_(dn_part), -1, out=dn[..., dim]).neg_()
+            _zero(dn_tails[step])
+
+            torch.bmm(phi_k.mT, values_, out=kv_)
+            steps.sum_before(kv, states[item, step], before)
+            torch.bmm(phi_q.mT, dn_, out=qn_)
+            steps.sum_after(qn, carry, after)
+            steps.step_on(qn, after, carry, (0, -1))
+
+            torch.bmm(phi_q, phi_k.mT, out=weights_)
+            steps.mask(weights)
+            torch.bmm(weights_.mT, dn_, out=dv_).baddbmm_(phi_k, after_)
+            torch.bmm(dn_, values_.mT, out=weights_)
+            steps.mask(weights)
+            torch.bmm(weights_, phi_k, out=dphi_q).baddbmm_(dn_, before_.mT)
+            torch.bmm(weights_.mT, phi_q, out=dphi_k).baddbmm_(values_, after_.mT)
+            dphi.mul_(phi.clamp_(max=1))  # ELU(x) + 1 has the slope 1 above 0 and its own value below
+            _take(dq_rooms[step], dq_blocks[step])
+            _take(dk_rooms[step], dk_blocks[step])
+            _take(dv_rooms[step], dv_blocks[step])
+    return grads
+
+
+@_attend_backward.register_fake
+def _empty_grads(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, z: Tensor, states: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _empty_tokens(q), _empty_tokens(k), _empty_tokens(v)
+
+
+def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.save_for_backward(*inputs, *output)
+
+
+def _backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor, *_: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return _attend_backward(grad, *ctx.saved_tensors)  # type: ignore[attr-defined, no-any-return]
+
+
+_attend.register_autograd(_backward, setup_context=_save)
+
+
+def chunked_triangular_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Linear in time and memory, on any device; shapes as `triangular_attention`."""
+    out: Tensor = _attend(q, k, v)[0]
+    return out

@@ -1,0 +1,57 @@
+"""Tiny made data with the real file names and layouts."""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+import rasterio
+from PIL import Image
+
+from attcr.data.sen12mscr import KINDS, patch_path
+
+SAMPLES = {"s1": (2, "float32"), "s2_cloudy": (13, "uint16"), "s2": (13, "uint16")}
+
+
+def fake_image(name: str, size: int = 32) -> np.ndarray:
+    """An 8-bit RGB image that depends on its name alone, (H, W, 3)."""
+    generator = np.random.default_rng(int.from_bytes(name.encode(), "little"))
+    coarse = generator.integers(0, 256, (4, 4, 3), np.uint8)
+    return np.array(Image.fromarray(coarse).resize((size, size), Image.Resampling.BICUBIC))
+
+
+def make_pairs(root: Path, folders: tuple[str, str], names: Iterable[str], ending: str = "png") -> None:
+    """Write a cloudy and a clear image for each name; the cloudy one is the clear one brightened."""
+    for folder in folders:
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    for name in names:
+        clear = fake_image(name)
+        Image.fromarray(clear).save(root / folders[1] / f"{name}.{ending}", lossless=True)
+        Image.fromarray(255 - (255 - clear) // 2).save(root / folders[0] / f"{name}.{ending}", lossless=True)
+
+
+def write_tif(path: Path, bands: np.ndarray) -> None:
+    """Write (C, H, W) as a TIFF of its own kind, without georeference."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with rasterio.open(
+        path, "w", "GTiff", bands.shape[2], bands.shape[1], bands.shape[0], dtype=bands.dtype
+    ) as raster:
+        raster.write(bands)
+
+
+def fake_patch(kind: str, seed: int, size: int = 8) -> np.ndarray:
+    """Bands of one kind of SEN12MS-CR file."""
+    bands, dtype = SAMPLES[kind]
+    generator = np.random.default_rng(seed)
+    if kind == "s1":
+        return generator.uniform(-40, 5, (bands, size, size)).astype(dtype)
+    return generator.integers(0, 12000, (bands, size, size)).astype(dtype)
+
+
+def make_sen12mscr(root: Path, patches: Mapping[str, Iterable[int]], sources: Mapping[str, Path]) -> None:
+    """Lay out the published tree, for each region its patch numbers; files are hard links to their source."""
+    for region, numbers in patches.items():
+        for kind in KINDS:
+            patch_path(root, region, kind, 0).parent.mkdir(parents=True, exist_ok=True)
+            for number in numbers:
+                os.link(sources[kind], patch_path(root, region, kind, number))
