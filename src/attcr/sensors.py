@@ -19,9 +19,7 @@ from attcr.errors import SceneError, ShapeError
 Array = NDArray[Any]
 
 S2_L1C_BANDS = ("B01", "B02", "B03", "B04", "B05", "B06", "B07", "B08", "B8A", "B09", "B10", "B11", "B12")
-S2_L2A_BANDS = tuple(
-    band for band in S2_L1C_BANDS if band != "B10"
-)  # the L2A processor drops the cirrus band
+S2_L2A_BANDS = tuple(band for band in S2_L1C_BANDS if band != "B10")  # the L2A processor drops the cirrus band
 LANDSAT_BANDS = ("B1", "B2", "B3", "B4", "B5", "B6", "B7")
 
 RGB = ("red", "green", "blue")
@@ -102,9 +100,7 @@ class Sensor:
     def to_model(self, values: Array) -> NDArray[np.float32]:
         """Give the model's float32 view of digital numbers (or float reflectance); NaN stays NaN."""
         self._check(values)
-        working = np.result_type(
-            values.dtype, np.float32
-        )  # 8 and 16 bits are exact in float32, 32 in float64
+        working = np.result_type(values.dtype, np.float32)  # 8 and 16 bits are exact in float32, 32 in float64
         zero, unit = self.zero.astype(working), self.unit.astype(working)
         top = (self.zero + self.unit * self.range.span).astype(working)
         clipped: Array = np.clip(values.astype(working), zero, top)
@@ -223,9 +219,7 @@ def model_range(sensor: Sensor, channels: int) -> Sensor:
     return sensor.into(PICTURE_RANGE if sensor.range == PICTURE_RANGE else RGB_RANGE)
 
 
-def pick_bands(
-    sensor: Sensor, names: Sequence[str], channels: int, asked: Sequence[str] | None = None
-) -> list[int]:
+def pick_bands(sensor: Sensor, names: Sequence[str], channels: int, asked: Sequence[str] | None = None) -> list[int]:
     """Say which of a scene's bands (by name, "" where unnamed) go into weights of so many channels, in order.
 
     `asked` are the user's own choice, by name or by number from 1.
@@ -233,9 +227,7 @@ def pick_bands(
     listed = " ".join(name or "?" for name in names[:20]) + (" ..." if len(names) > 20 else "")
     if asked is not None:
         if len(asked) != channels:
-            raise SceneError(
-                f"--bands names {len(asked)} bands and the weights take {channels}: name {channels}."
-            )
+            raise SceneError(f"--bands names {len(asked)} bands and the weights take {channels}: name {channels}.")
         return [_find(sensor, names, name, listed) for name in asked]
     if channels == len(S2_L1C_BANDS):
         if sensor.bands == S2_L2A_BANDS:
@@ -273,13 +265,9 @@ def check_values(sensor: Sensor, values: Array, valid: NDArray[np.bool_]) -> Non
     """Refuse values that cannot be what the sensor says: the wrong scaling is worse than none."""
     kind, choices = values.dtype, f"--sensor is one of {', '.join(SENSORS)}."
     if sensor.name in (REFLECTANCE.name, PICTURE.name) and kind.kind != "f":
-        raise SceneError(
-            f"The scene holds {kind} numbers and {sensor.name} is float 0..1: name the product; {choices}"
-        )
+        raise SceneError(f"The scene holds {kind} numbers and {sensor.name} is float 0..1: name the product; {choices}")
     if sensor.name == RGB8.name and kind != np.uint8:
-        raise SceneError(
-            f"The scene holds {kind} numbers and rgb8 is 0..255 in uint8: name the product; {choices}"
-        )
+        raise SceneError(f"The scene holds {kind} numbers and rgb8 is 0..255 in uint8: name the product; {choices}")
     counted = sensor.bands in (S2_L1C_BANDS, S2_L2A_BANDS, LANDSAT_BANDS)
     if counted and (kind.kind == "f" or kind.itemsize == 1):
         instead = "reflectance" if kind.kind == "f" else "rgb8"
@@ -327,9 +315,7 @@ def _position(sensor: Sensor, names: Sequence[str], wanted: str) -> int | None:
         if _key(wanted) in (_key(band), common):
             keys |= {_key(band), common}
     found = next((i for i, name in enumerate(names) if _key(name) in keys), None)
-    if (
-        found is None and not sensor.common
-    ):  # the product is unknown, but these spellings are one product's only
+    if found is None and not sensor.common:  # the product is unknown, but these spellings are one product's only
         full = {common: {band} for band, common in zip(S2_L1C_BANDS, _S2_COMMON, strict=True)}
         for band, common in zip(LANDSAT_BANDS, _LANDSAT_COMMON, strict=True):
             full[common].add(f"SR_{band}")

@@ -87,9 +87,7 @@ def test_tiles_without_a_cloudy_pixel_never_reach_the_network() -> None:
     model = Counting()
     clouds = np.zeros((640, 640), bool)
     clouds[8, 8] = True
-    restore_array(
-        noise("uint8", (3, 640, 640)), model, clouds=clouds, options=options("uint8", dilate=2, feather=2)
-    )
+    restore_array(noise("uint8", (3, 640, 640)), model, clouds=clouds, options=options("uint8", dilate=2, feather=2))
     assert model.tiles == 1
 
 
@@ -130,9 +128,7 @@ def test_a_nodata_pixel_stays_and_no_restored_pixel_becomes_one() -> None:
 def test_changing_only_the_batch_changes_nothing() -> None:
     image = smooth_picture(3, 150, 170)
     one = restore_array(image, Smooth(), options=RestoreOptions(sensor=PICTURE, tile=64, batch=1, overlap=16))
-    many = restore_array(
-        image, Smooth(), options=RestoreOptions(sensor=PICTURE, tile=64, batch=5, overlap=16)
-    )
+    many = restore_array(image, Smooth(), options=RestoreOptions(sensor=PICTURE, tile=64, batch=5, overlap=16))
     assert np.allclose(one.image, many.image, atol=1e-6)
 
 
@@ -240,9 +236,7 @@ def test_tile_borders_do_not_show_on_a_smooth_scene_and_where_tiles_start_matter
     results = []
     for origin in (0, 48):
         tiles = grid(500, 520, tile=128, overlap=32, origin=origin)
-        walk = Walk(
-            _ArrayRows(image, None), Network(model, settings), PICTURE, tiles, None, [None] * 3, settings
-        )
+        walk = Walk(_ArrayRows(image, None), Network(model, settings), PICTURE, tiles, None, [None] * 3, settings)
         out = np.concatenate([strip.values for strip in walk.strips()], axis=1)
         assert seam_ratio(out, list(tiles.cols), 128) <= 1.02
         assert seam_ratio(out.transpose(0, 2, 1), list(tiles.rows), 128) <= 1.02

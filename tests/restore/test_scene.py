@@ -126,12 +126,8 @@ def colour_table(file: Any) -> None:
     ("count", "after", "profile"),
     [
         pytest.param(3, None, {}, id="no CRS"),
-        pytest.param(
-            3, None, {"crs": "EPSG:32633", "transform": Affine(9, 3, 6e5, 3, -9, 5e6)}, id="rotated"
-        ),
-        pytest.param(
-            3, None, {"crs": "EPSG:4326", "transform": Affine(1e-4, 0, 10, 0, -1e-4, 50)}, id="degrees"
-        ),
+        pytest.param(3, None, {"crs": "EPSG:32633", "transform": Affine(9, 3, 6e5, 3, -9, 5e6)}, id="rotated"),
+        pytest.param(3, None, {"crs": "EPSG:4326", "transform": Affine(1e-4, 0, 10, 0, -1e-4, 50)}, id="degrees"),
         pytest.param(3, gcps, {}, id="GCPs"),
         pytest.param(3, rpcs, {}, id="RPCs"),
         pytest.param(3, mask_band, {}, id="mask band"),
@@ -319,9 +315,7 @@ def test_a_mask_on_a_coarser_grid_is_laid_over_the_scene(tmp_path: Path) -> None
         ({"sensor": "s2-l1c"}, "rgb8"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_the_remedy(
-    tmp_path: Path, changes: dict[str, Any], text: str
-) -> None:
+def test_what_does_not_fit_is_refused_with_the_remedy(tmp_path: Path, changes: dict[str, Any], text: str) -> None:
     source = make(tmp_path / "in.tif", noise("uint8", (3, 60, 70)), photometric="RGB", **UTM)
     with pytest.raises(SceneError) as caught:
         restore_scene(source, tmp_path / "out.tif", Same(), options=RestoreOptions(**changes))

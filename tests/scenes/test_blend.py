@@ -21,9 +21,7 @@ def blend(tiles: Grid, image: np.ndarray) -> np.ndarray:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 200), st.integers(1, 200), st.integers(8, 80), st.data())
-def test_tiles_cut_from_an_image_blend_back_to_it(
-    height: int, width: int, tile: int, data: st.DataObject
-) -> None:
+def test_tiles_cut_from_an_image_blend_back_to_it(height: int, width: int, tile: int, data: st.DataObject) -> None:
     overlap = data.draw(st.integers(0, tile // 2))
     image = np.random.default_rng(0).normal(size=(2, height, width)).astype(np.float32)
     assert np.allclose(blend(grid(height, width, tile=tile, overlap=overlap), image), image, atol=1e-5)

@@ -23,9 +23,7 @@ def test_csmask_finds_clouds_in_the_cloudy_patch_and_not_in_the_clear_one(shared
     names = ("B02", "B03", "B04", "B08", "B11", "B12")
     share = {
         kind: float(
-            (
-                ukis_csmask.find_clouds(pixels(shared_data, kind, names), ukis_csmask.BANDS, "l1c") == THICK
-            ).mean()
+            (ukis_csmask.find_clouds(pixels(shared_data, kind, names), ukis_csmask.BANDS, "l1c") == THICK).mean()
         )
         for kind in ("s2", "s2_cloudy")
     }
@@ -38,11 +36,7 @@ def test_s2cloudless_finds_clouds_in_the_cloudy_patch_and_not_in_the_clear_one(s
     from attcr.scenes import s2cloudless
 
     share = {
-        kind: float(
-            (
-                s2cloudless.find_clouds(pixels(shared_data, kind, s2cloudless.BANDS)[:, :64, :64]) > CLEAR
-            ).mean()
-        )
+        kind: float((s2cloudless.find_clouds(pixels(shared_data, kind, s2cloudless.BANDS)[:, :64, :64]) > CLEAR).mean())
         for kind in ("s2", "s2_cloudy")
     }
     assert share["s2"] < 0.02

@@ -51,9 +51,7 @@ def find_clouds(
             write.write_rows(path, top, classes[None])
             on_rows(top + classes.shape[0])
     made = open_scene(path)
-    return CloudMap(
-        lambda top, bottom: made.read(top, bottom)[0], profile.height, options.dilate, options.feather
-    )
+    return CloudMap(lambda top, bottom: made.read(top, bottom)[0], profile.height, options.dilate, options.feather)
 
 
 def _detect(scene: Scene, options: RestoreOptions) -> Iterator[tuple[int, Classes]]:
@@ -76,8 +74,7 @@ def _detect(scene: Scene, options: RestoreOptions) -> Iterator[tuple[int, Classe
         href, read = options.mask, classes_of_raster
         if is_local(href) and not Path(href).exists():
             raise SceneError(
-                f"There is no mask {href!r}: --mask is none, auto, csmask, s2cloudless, scl, qa_pixel, or "
-                "a raster."
+                f"There is no mask {href!r}: --mask is none, auto, csmask, s2cloudless, scl, qa_pixel, or a raster."
             )
     mask = AlignedRaster(href, scene.profile)
     try:

@@ -234,9 +234,7 @@ class _Job:
         )
 
 
-def _open(
-    source: str | Path | Sequence[str | Path], model: nn.Module | str | Path, options: RestoreOptions
-) -> _Job:
+def _open(source: str | Path | Sequence[str | Path], model: nn.Module | str | Path, options: RestoreOptions) -> _Job:
     """Open a scene and refuse it, saying why and what to do, unless it fits the weights."""
     whole = open_scene(source)
     try:
@@ -290,8 +288,7 @@ def _open_radar(scene: Scene, network: Network, options: RestoreOptions) -> Alig
     if radar.count != len(network.auxiliary):
         radar.close()
         raise SceneError(
-            f"{redact(options.sar)} has {radar.count} bands and the weights take {len(network.auxiliary)} "
-            "(VV, VH)."
+            f"{redact(options.sar)} has {radar.count} bands and the weights take {len(network.auxiliary)} (VV, VH)."
         )
     return radar
 
@@ -353,9 +350,7 @@ def _take_up(folder: Path, fingerprint: str, resume: bool) -> _State:
     return _State(folder, fingerprint)
 
 
-def _restore(
-    job: _Job, target: Path, state: _State, progress: Callable[[Progress], None] | None
-) -> RestoreResult:
+def _restore(job: _Job, target: Path, state: _State, progress: Callable[[Progress], None] | None) -> RestoreResult:
     scene, folder = job.scene, state.folder
     report = progress or (lambda _: None)
     clouds = find_clouds(
@@ -401,9 +396,7 @@ def _restore(
         state.row = bottom
         state.pixels = [
             before + now
-            for before, now in zip(
-                state.pixels, np.bincount(strip.quality.ravel(), minlength=5).tolist(), strict=True
-            )
+            for before, now in zip(state.pixels, np.bincount(strip.quality.ravel(), minlength=5).tolist(), strict=True)
         ]
         state.save()
 
@@ -466,8 +459,8 @@ def _publish(
     files["preview"] = _beside(target, "_preview.png")
     files["item"] = _beside(target, ".json")
     files["item"].unlink(missing_ok=True)
-    for name, (_, bands) in layers.items():
-        write.publish(folder / f"{name}.tif", files[name], bands)
+    for name, (profile, bands) in layers.items():
+        write.publish(folder / f"{name}.tif", files[name], profile, bands)
     write.write_png(files["preview"], preview.picture())
     titles = {
         "restored": "The scene without cloud",
@@ -539,7 +532,5 @@ def _state_sha256(model: nn.Module) -> str:
     whole = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         whole.update(name.encode())
-        whole.update(
-            tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
-        )
+        whole.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
     return whole.hexdigest()

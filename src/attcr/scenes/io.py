@@ -150,9 +150,7 @@ class Scene:
             return None
         window = Window(0, top, self.width, bottom - top)
         with reading(self.source):
-            mask: NDArray[np.uint8] = self._datasets[self.bands[0].href].read_masks(
-                self.bands[0].index, window=window
-            )
+            mask: NDArray[np.uint8] = self._datasets[self.bands[0].href].read_masks(self.bands[0].index, window=window)
         return mask
 
     def valid(self, values: Array, top: int, *, blank: float | None = None) -> NDArray[np.bool_]:
@@ -318,9 +316,7 @@ def reading(what: str) -> Iterator[None]:
         if isinstance(error, SceneError):
             raise
         # GDAL's own message is the cause; rasterio's only says "Read failed. See previous exception".
-        reason = (
-            str(error.__cause__ or error).splitlines()[0] if str(error.__cause__ or error) else repr(error)
-        )
+        reason = str(error.__cause__ or error).splitlines()[0] if str(error.__cause__ or error) else repr(error)
         raise SceneError(
             f"{what} cannot be read: {redact_all(reason)} Check that the file is whole, for example with "
             "gdalinfo -checksum, and fetch it again if it is not."
@@ -378,8 +374,7 @@ def _check(dataset: DatasetReader, name: str) -> None:
         raise SceneError(f"{name} holds {dataset.dtypes[0]} values; expected integers or floats.")
     if len(set(dataset.dtypes)) > 1:
         raise SceneError(
-            f"{name} mixes {', '.join(sorted(set(dataset.dtypes)))}: give all bands one type with "
-            "gdal_translate -ot."
+            f"{name} mixes {', '.join(sorted(set(dataset.dtypes)))}: give all bands one type with gdal_translate -ot."
         )
     item = np.dtype(dataset.dtypes[0]).itemsize
     declared = pixels * dataset.count * item
@@ -416,8 +411,7 @@ def _open_folder(folder: Path) -> Scene:
     named = [path for path in files if _BAND_IN_NAME.search(path.name)]
     if not named:
         raise SceneError(
-            f"{folder} holds no band files: expected names that end in a band, such as _B02_10m.jp2 or "
-            "_SR_B4.TIF."
+            f"{folder} holds no band files: expected names that end in a band, such as _B02_10m.jp2 or _SR_B4.TIF."
         )
     return _open_files([str(path) for path in named], str(folder))
 
@@ -444,15 +438,12 @@ def _open_files(
             key = beside if known is companions else name
             if dataset.count != 1:
                 raise SceneError(
-                    f"{redact(href)} has {dataset.count} bands, in a set of band files: expected one band "
-                    "a file."
+                    f"{redact(href)} has {dataset.count} bands, in a set of band files: expected one band a file."
                 )
             if key not in known or dataset.width > datasets[known[key]].width:
                 known[key] = href
         if not best:
-            raise SceneError(
-                f"{source} holds no image band, only {', '.join(companions)}: give the bands too."
-            )
+            raise SceneError(f"{source} holds no image band, only {', '.join(companions)}: give the bands too.")
         return _one_grid(source, best, datasets, companions, hints)
     except SceneError:
         for dataset in datasets.values():

@@ -71,9 +71,7 @@ def open_item(href: str) -> ItemBands:
     return ItemBands(bands, companions, {key: value for key, value in hints.items() if value})
 
 
-def item_of(
-    scene: Scene, target: Path, files: Mapping[str, tuple[Path, str]], properties: Mapping[str, Any]
-) -> str:
+def item_of(scene: Scene, target: Path, files: Mapping[str, tuple[Path, str]], properties: Mapping[str, Any]) -> str:
     """Give the text of the item for a restored scene.
 
     `files` are the asset's key to its file, which lies beside the item, and its title. Nothing in the text

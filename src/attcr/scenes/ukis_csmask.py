@@ -16,9 +16,7 @@ BANDS = ("blue", "green", "red", "nir", "swir16", "swir22")
 SMALLEST = 256
 
 
-def find_clouds(
-    reflectance: NDArray[np.float32], bands: tuple[str, ...], level: Literal["l1c", "l2a"]
-) -> Classes:
+def find_clouds(reflectance: NDArray[np.float32], bands: tuple[str, ...], level: Literal["l1c", "l2a"]) -> Classes:
     """Classify reflectance (C, H, W) with bands named as in `BANDS`."""
     try:
         from ukis_csmask.mask import CSmask

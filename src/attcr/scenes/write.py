@@ -43,19 +43,14 @@ def check_target(target: Path, dtype: str, count: int) -> None:
     suffix = _suffix(target)
     if suffix not in FORMATS:
         raise SceneError(
-            f"{target} ends in {target.suffix!r}; expected .tif (Cloud-Optimised GeoTIFF), .png, .jpg "
-            "or .webp."
+            f"{target} ends in {target.suffix!r}; expected .tif (Cloud-Optimised GeoTIFF), .png, .jpg or .webp."
         )
     if suffix in _TYPES and (dtype not in _TYPES[suffix] or count not in _COUNTS[suffix]):
-        raise SceneError(
-            f"{suffix} cannot hold {count} bands of {dtype}: write {target.with_suffix('.tif')}."
-        )
+        raise SceneError(f"{suffix} cannot hold {count} bands of {dtype}: write {target.with_suffix('.tif')}.")
     if not target.parent.is_dir():
         raise SceneError(f"The folder {target.parent} does not exist: make it first.")
     if not os.access(target.parent, os.W_OK):
-        raise SceneError(
-            f"The folder {target.parent} cannot be written to: choose another, or change its rights."
-        )
+        raise SceneError(f"The folder {target.parent} cannot be written to: choose another, or change its rights.")
 
 
 def check_space(folder: Path, needed: int) -> None:
@@ -126,7 +121,7 @@ def write_mask_rows(path: Path, top: int, mask: NDArray[np.uint8]) -> None:
         dataset.write_mask(mask, window=Window(0, top, mask.shape[1], mask.shape[0]))
 
 
-def publish(path: Path, target: Path, bands: Sequence[Band]) -> None:
+def publish(path: Path, target: Path, profile: Profile, bands: Sequence[Band]) -> None:
     """Turn a working raster into the published file and give it its name in one step.
 
     A GeoTIFF comes out as a COG with overviews and is checked before it gets the name.
@@ -153,6 +148,7 @@ def publish(path: Path, target: Path, bands: Sequence[Band]) -> None:
             raise SceneError(f"{target} would not be a valid COG: {'; '.join(errors)}. Please report this.")
     # What belongs to the file goes first: under its final name the file is never without it.
     beside = target.with_name(target.name + ".aux.xml")
+    _add_namespaces(folder / beside.name, profile)
     if (folder / beside.name).exists():
         (folder / beside.name).replace(beside)
     else:
@@ -195,3 +191,19 @@ def _with_nodata_of_each_band(path: Path, bands: Sequence[Band]) -> Path:
             ElementTree.SubElement(element, "NoDataValue").text = repr(band.nodata)
     tree.write(wrapped)
     return wrapped
+
+
+def _add_namespaces(path: Path, profile: Profile) -> None:
+    """Put tags of other namespaces than the default one into the .aux.xml, where GDAL looks for them.
+
+    Copying to a COG, GDAL 3.10 keeps either these (COPY_SRC_MDD) or the tags of the bands.
+    """
+    namespaces = {name: tags for name, tags in profile.tags.items() if name and tags}
+    if not namespaces:
+        return
+    root = ElementTree.parse(path).getroot() if path.exists() else ElementTree.Element("PAMDataset")
+    for name, tags in namespaces.items():
+        domain = ElementTree.SubElement(root, "Metadata", domain=name)
+        for key, value in tags.items():
+            ElementTree.SubElement(domain, "MDI", key=key).text = value
+    ElementTree.ElementTree(root).write(path)
