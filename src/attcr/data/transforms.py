@@ -40,9 +40,7 @@ class PairedAugment:
     def __call__(self, cloudy: Tensor, clear: Tensor) -> tuple[Tensor, Tensor]:
         """Augment two images (C, H, W) of equal height and width; the band counts may differ."""
         if cloudy.shape[-2:] != clear.shape[-2:]:
-            raise ShapeError(
-                f"the two images of a pair differ in size: {tuple(cloudy.shape)} and {tuple(clear.shape)}"
-            )
+            raise ShapeError(f"the two images of a pair differ in size: {tuple(cloudy.shape)} and {tuple(clear.shape)}")
         generator = self._source.here()
         if self.crop is not None:
             height, width = cloudy.shape[-2:]
