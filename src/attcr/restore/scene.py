@@ -20,6 +20,7 @@ from rasterio.enums import ColorInterp
 from torch import nn
 
 import attcr
+from attcr import weights
 from attcr.errors import AttcrWarning, SceneError
 from attcr.restore.array import (
     NODATA,
@@ -243,10 +244,8 @@ def _open(source: str | Path | Sequence[str | Path], model: nn.Module | str | Pa
         if isinstance(model, nn.Module):
             network, sha256 = Network(model, options, len(whole.bands)), _state_sha256(model)
         else:
-            from attcr.weights import load_model
-
-            network = Network(load_model(model), options, len(whole.bands))
-            sha256 = _sha256(Path(model).read_bytes())
+            network = Network(weights.load_model(model), options, len(whole.bands))
+            sha256 = weights.sha256(model)
         channels = len(network.optical)
         if any(band.colormap for band in whole.bands) and channels == 3:
             raise SceneError(
