@@ -96,9 +96,7 @@ def restore(
     weights: Annotated[Path, typer.Option(help="The weights, a .safetensors file.")],
     mask: Annotated[
         str,
-        typer.Option(
-            help="none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], or a raster (0 is clear)."
-        ),
+        typer.Option(help="none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], or a raster (0 is clear)."),
     ] = "none",
     sensor: Annotated[
         str | None, typer.Option(help="The product, where the metadata does not tell: rgb8, s2-l2a, s2-l2a-n0400, ...")
@@ -214,5 +212,5 @@ def main() -> None:
     try:
         app()
     except AttcrError as error:
-        typer.echo(f"attcr: {error}", err=True)
+        typer.echo(f"attcr: {' '.join(str(error).split())}", err=True)  # a file's name may hold a line break
         sys.exit(2)

@@ -31,7 +31,7 @@ DRIVERS = ("GTiff", "JP2OpenJPEG", "PNG", "JPEG", "WEBP", "HFA", "ENVI", "BMP", 
 SUFFIXES = (".tif", ".tiff", ".jp2", ".png", ".jpg", ".jpeg", ".webp", ".img", ".bmp", ".vrt")
 BIGGEST_SCENE = 1 << 34  # pixels: 140 Sentinel-2 tiles at 10 m
 BIGGEST_BLOCK = 1 << 30  # bytes GDAL must hold at once to give us one row
-BOMB_RATIO = 2000  # deflate reaches 1032; a photograph or a scene never does
+BOMB_RATIO = 500  # deflate reaches 1032 on zeros; a scene comes nowhere near
 BOMB_BYTES = 1 << 30
 
 # Namespaces that GDAL makes itself, or that we carry by their own means.
@@ -297,6 +297,7 @@ def gdal() -> Iterator[None]:
     settings = {
         "GDAL_CACHEMAX": 256,
         "GDAL_ERROR_ON_LIBJPEG_WARNING": True,
+        "GDAL_PNG_WHOLE_IMAGE_OPTIM": "NO",  # it gives whatever is in memory for the lost half of a truncated file
         "GDAL_TIFF_INTERNAL_MASK": True,
         "GDAL_HTTP_MAX_RETRY": 4,
         "GDAL_HTTP_RETRY_DELAY": 1,
