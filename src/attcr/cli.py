@@ -83,7 +83,6 @@ def train(context: typer.Context) -> None:
     """Train a network: --config RECIPE --data.root DATA, any field overridden as --model.lr 1e-4; see --help."""
     from attcr.train.run import train as run
 
-    sys.argv = [sys.argv[0]]  # Lightning's parser warns when it sees arguments that it was not given
     run(context.args)
 
 
