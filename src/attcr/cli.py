@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attcr import __version__
-from attcr.errors import AttcrError
+from attcr.errors import AttcrError, ConfigError
 
 if TYPE_CHECKING:
     from attcr.restore import Progress
@@ -82,6 +82,75 @@ def convert(
         raise ConfigError(f"--heads {heads!r} is not a list of numbers such as 2,2,8,2,2") from None
     model = convert_official(source, target, heads=numbers)
     typer.echo(f"{target}: {sum(p.numel() for p in model.parameters()):,} parameters, sha256 {sha256(target)}")
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)
+def train(context: typer.Context) -> None:
+    """Train a network: --config RECIPE --data.root DATA, any field overridden as --model.lr 1e-4; see --help."""
+    from attcr.train.run import train as run
+
+    run(context.args)
+
+
+@app.command()
+def audit(
+    data: Annotated[str, typer.Option(help="rice1, rice2, tcloud, sen12mscr, or pairs (cloudy/ and clear/).")],
+    root: Annotated[Path, typer.Option(help="Folder of the data set, in its published layout.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for audit.json and the contact sheets.")] = None,
+    lists: Annotated[
+        list[str] | None,
+        typer.Option("--list", help="PART=FILE, one name a line, instead of the shipped split; repeat it."),
+    ] = None,
+    within: Annotated[bool, typer.Option(help="Seek copies inside each part too.")] = False,
+) -> None:
+    """Find duplicates, leaks between splits, wrong pairs and bad files; exit with 1 if there are problems."""
+    from attcr.data.audit import KINDS, PROBLEMS
+    from attcr.data.audit import audit as audit_data
+    from attcr.data.sheet import write_contact_sheets
+
+    with typer.progressbar(length=1000, label="looking at images", file=sys.stderr) as bar:
+        report = audit_data(
+            data,
+            root,
+            lists=_read_lists(lists) if lists else None,
+            within=within,
+            progress=lambda done, total: bar.update(done * 1000 // total - bar.pos),
+        )
+    typer.echo(f"{report.dataset} at {report.root}: {report.pairs} pairs")
+    for part, about in report.parts.items():
+        typer.echo(f"  {part:5} {about['listed']:6} listed, {about['pairs']:6} pairs, sha256 {about['sha256']}")
+    typer.echo(f"\n{'found':>7}  kind")
+    for kind, meaning in KINDS.items():
+        typer.echo(f"{len(report.of(kind)):7}  {kind:12} {'' if kind in PROBLEMS else '(note) '}{meaning}")
+    for finding in report.of("substring"):
+        typer.echo(f"\nsubstring: {finding.note}")
+    for kind in ("exact", "near", "alike"):
+        for part, other in (("test", "train"), ("val", "train"), ("test", "val")):
+            names = report.names(kind, part, other)
+            if names:
+                typer.echo(f"\n{kind}: {len(names)} {part} images have one in {other}: {' '.join(names)}")
+    for finding in [finding for finding in report.findings if finding.kind in PROBLEMS][:20]:
+        who = ", ".join(f"{image.part} {image.name} {image.side}".strip() for image in finding.images[:4])
+        typer.echo(f"\n{finding.kind}: {who}: {finding.note}")
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "audit.json").write_text(json.dumps(report.to_json(), indent=1) + "\n")
+        sheets = write_contact_sheets(report, out)
+        typer.echo(f"\nwrote {out / 'audit.json'} and {len(sheets)} contact sheets")
+    if report.problems:
+        raise typer.Exit(1)
+
+
+def _read_lists(given: list[str]) -> dict[str, list[str]]:
+    """Read PART=FILE options; names lose their ending, as those of shipped lists have none."""
+    lists = {}
+    for text in given:
+        part, equals, file = text.partition("=")
+        if not equals or part not in ("train", "val", "test") or not Path(file).is_file():
+            raise ConfigError(f"--list takes PART=FILE with PART train, val or test and a file of names, got {text}")
+        lines = Path(file).read_text().split()
+        lists[part] = [line.removesuffix(Path(line).suffix) for line in lines]
+    return lists
 
 
 @app.command()

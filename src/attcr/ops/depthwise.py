@@ -12,7 +12,7 @@ def depthwise_conv(x: Tensor, weight: Tensor) -> Tensor:
     size = weight.shape[-1]
     if size <= 3 or x.device.type != "cpu" or not torch.is_grad_enabled():
         return F.conv2d(x, weight, padding=size // 2, groups=x.shape[1])
-    return _Depthwise.apply(x, weight)  # type: ignore[no-any-return]
+    return _Depthwise.apply(x, weight)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _Depthwise(torch.autograd.Function):
