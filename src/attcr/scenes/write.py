@@ -121,7 +121,7 @@ def write_mask_rows(path: Path, top: int, mask: NDArray[np.uint8]) -> None:
     """Write rows (rows, W) of a working raster's own mask band, in a file beside it; begin at row 0."""
     if top == 0:
         path.with_name(path.name + ".msk").unlink(missing_ok=True)
-    with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=False), rasterio.open(path, "r+") as dataset:  # type: ignore[no-untyped-call]
+    with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=False), rasterio.open(path, "r+") as dataset:
         dataset.write_mask(mask, window=Window(0, top, mask.shape[1], mask.shape[0]))
 
 
@@ -192,7 +192,7 @@ def _add_overviews(path: Path, resampling: Resampling) -> bool:
         factor *= 2
     if factors:
         settings = {"TIFF_USE_OVR": True, "INTERLEAVE_OVERVIEW": "BAND", "BIGTIFF_OVERVIEW": "IF_SAFER"}
-        with rasterio.Env(**settings), rasterio.open(path, "r+") as dataset:  # type: ignore[no-untyped-call]
+        with rasterio.Env(**settings), rasterio.open(path, "r+") as dataset:
             dataset.build_overviews(factors, resampling)
     return bool(factors)
 
