@@ -33,9 +33,7 @@ def make_pairs(root: Path, folders: tuple[str, str], names: Iterable[str], endin
 def write_tif(path: Path, bands: np.ndarray) -> None:
     """Write (C, H, W) as a TIFF of its own kind, without georeference."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with rasterio.open(
-        path, "w", "GTiff", bands.shape[2], bands.shape[1], bands.shape[0], dtype=bands.dtype
-    ) as raster:
+    with rasterio.open(path, "w", "GTiff", bands.shape[2], bands.shape[1], bands.shape[0], dtype=bands.dtype) as raster:
         raster.write(bands)
 
 

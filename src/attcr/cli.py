@@ -78,6 +78,15 @@ def convert(
     typer.echo(f"{target}: {sum(p.numel() for p in model.parameters()):,} parameters, sha256 {sha256(target)}")
 
 
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)
+def train(context: typer.Context) -> None:
+    """Train a network: --config RECIPE --data.root DATA, any field overridden as --model.lr 1e-4; see --help."""
+    from attcr.train.run import train as run
+
+    sys.argv = [sys.argv[0]]  # Lightning's parser warns when it sees arguments that it was not given
+    run(context.args)
+
+
 def main() -> None:
     """Run the command line; an AttcrError becomes one line on stderr and exit code 2."""
     try:

@@ -17,9 +17,7 @@ from attcr.errors import ShapeError
 Array = NDArray[Any]
 
 S2_L1C_BANDS = ("B01", "B02", "B03", "B04", "B05", "B06", "B07", "B08", "B8A", "B09", "B10", "B11", "B12")
-S2_L2A_BANDS = tuple(
-    band for band in S2_L1C_BANDS if band != "B10"
-)  # the L2A processor drops the cirrus band
+S2_L2A_BANDS = tuple(band for band in S2_L1C_BANDS if band != "B10")  # the L2A processor drops the cirrus band
 LANDSAT_BANDS = ("B1", "B2", "B3", "B4", "B5", "B6", "B7")
 
 # The names by which STAC and people know the bands, so that "red" finds B04 or SR_B4.
@@ -93,9 +91,7 @@ class Sensor:
     def to_model(self, values: Array) -> NDArray[np.float32]:
         """Give the model's float32 view of digital numbers (or float reflectance); NaN stays NaN."""
         self._check(values)
-        working = np.result_type(
-            values.dtype, np.float32
-        )  # 8 and 16 bits are exact in float32, 32 in float64
+        working = np.result_type(values.dtype, np.float32)  # 8 and 16 bits are exact in float32, 32 in float64
         zero, unit = self.zero.astype(working), self.unit.astype(working)
         top = (self.zero + self.unit * self.range.span).astype(working)
         clipped: Array = np.clip(values.astype(working), zero, top)
