@@ -87,6 +87,14 @@ def train(context: typer.Context) -> None:
     run(context.args)
 
 
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)
+def ablate(context: typer.Context) -> None:
+    """Train variants under one budget and compare them: --config small-cpu --data.root DATA; see --help."""
+    from attcr.train.ablate import ablate as run
+
+    typer.echo(run(context.args, say=typer.echo).read_text())
+
+
 def main() -> None:
     """Run the command line; an AttcrError becomes one line on stderr and exit code 2."""
     try:
