@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import warnings
 from datetime import timedelta
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -26,6 +27,8 @@ from attcr.weights import save_model
 
 def train(args: list[str]) -> None:
     """Run `args` as Lightning's `fit`; a value of --config that is no file may name a shipped recipe."""
+    # DDP starts its other processes with sys.argv, so it stays as it is, and Lightning warns that it is there.
+    warnings.filterwarnings("ignore", "LightningCLI's args parameter is intended")
     with as_file(files("attcr.train") / "recipes") as recipes:
         _CLI(
             RestorationTask,
@@ -54,7 +57,7 @@ class _CLI(LightningCLI):
         settings = self._get(self.config_init, "trainer", default={})
         root = settings.get("default_root_dir") or "runs"
         ours: list[Callback] = [
-            RichProgressBar(),
+            *([RichProgressBar()] if settings.get("enable_progress_bar") is not False else []),
             LearningRateMonitor("step"),
             Pace(),
             Pictures(),
@@ -71,7 +74,7 @@ class _CLI(LightningCLI):
                 "default_root_dir": root,
                 "use_distributed_sampler": False,  # the sampler knows its rank and where it stopped
                 "callbacks": [*(settings.get("callbacks") or []), *ours],
-                "logger": [TensorBoardLogger(root, "tensorboard"), CSVLogger(root, "csv")],
+                "logger": [TensorBoardLogger(root, "tensorboard"), CSVLogger(root, "csv", flush_logs_every_n_steps=10)],
                 "plugins": [*(settings.get("plugins") or []), WholeCheckpointIO()],
                 **kwargs,
             }
