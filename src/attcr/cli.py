@@ -101,6 +101,20 @@ def ablate(context: typer.Context) -> None:
 
 
 @app.command()
+def gates(
+    images: Annotated[list[Path], typer.Argument(help="Cloudy RGB images.")],
+    weights: Annotated[Path, typer.Option(help="Weights (.safetensors) of a network with gates.")],
+    out: Annotated[Path, typer.Option(help="The folder for figures and gates.json.")],
+) -> None:
+    """Draw what the gates of a network do to images: channels, before and after, distributions."""
+    from attcr.gates import draw_gates, trace_files
+    from attcr.weights import load_model
+
+    for path in draw_gates(trace_files(load_model(weights), images), out):
+        typer.echo(path)
+
+
+@app.command()
 def audit(
     data: Annotated[str, typer.Option(help="rice1, rice2, tcloud, sen12mscr, or pairs (cloudy/ and clear/).")],
     root: Annotated[Path, typer.Option(help="Folder of the data set, in its published layout.")],
