@@ -12,7 +12,7 @@ LAYERS = [
     {"errors"},
     {"ops", "sensors", "scenes", "protocols"},
     {"model", "data", "viz"},
-    {"weights", "complexity"},
+    {"weights", "complexity", "ablations", "gates"},
     {"restore", "evaluate", "export"},
     {"fleet", "train", "serve", "xarray"},
     {"cli"},

@@ -92,6 +92,28 @@ def train(context: typer.Context) -> None:
     run(context.args)
 
 
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)
+def ablate(context: typer.Context) -> None:
+    """Train variants under one budget and compare them: --config small-cpu --data.root DATA; see --help."""
+    from attcr.train.ablate import ablate as run
+
+    typer.echo(run(context.args, say=typer.echo).read_text())
+
+
+@app.command()
+def gates(
+    images: Annotated[list[Path], typer.Argument(help="Cloudy RGB images.")],
+    weights: Annotated[Path, typer.Option(help="Weights (.safetensors) of a network with gates.")],
+    out: Annotated[Path, typer.Option(help="The folder for figures and gates.json.")],
+) -> None:
+    """Draw what the gates of a network do to images: channels, before and after, distributions."""
+    from attcr.gates import draw_gates, trace_files
+    from attcr.weights import load_model
+
+    for path in draw_gates(trace_files(load_model(weights), images), out):
+        typer.echo(path)
+
+
 @app.command()
 def audit(
     data: Annotated[str, typer.Option(help="rice1, rice2, tcloud, sen12mscr, or pairs (cloudy/ and clear/).")],

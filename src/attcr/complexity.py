@@ -1,16 +1,17 @@
 """What a network costs: parameters, multiply-adds, activation memory. Runs on the meta device, without memory."""
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from attcr.model import ATTCR, ATTCRConfig, Attention
+from attcr.ops import triangular_attention
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Complexity:
     parameters: int
     """Learned numbers."""
     multiply_adds_paper: int
-    """As the paper counts: convolutions, linears and the normaliser, without the triangular product itself."""
+    """As the paper counts: all but the triangular product, which ran where its counter could not see it."""
     multiply_adds: int
     """In truth: with the product."""
     stages: tuple[tuple[int, int, int], ...]
@@ -35,30 +36,39 @@ class Complexity:
         return asdict(self)
 
 
-def measure(config: ATTCRConfig, height: int, width: int) -> Complexity:
-    """Count the cost of one image of height x width."""
+@runtime_checkable
+class CountedAttention(Protocol):
+    """An attention that states the cost of its own product."""
+
+    def products(self, height: int, width: int) -> int:
+        """Multiply-adds of the products on height x width pixels, all scales; layers not included."""
+
+
+def measure(
+    config: ATTCRConfig, height: int, width: int, *, network: Callable[[ATTCRConfig], ATTCR] = ATTCR
+) -> Complexity:
+    """Count the cost of one image of height x width in the network that `network` makes of the config."""
     with torch.device("meta"):
-        model = ATTCR(config).eval()
+        model, trained = network(config).eval(), network(config)
         image = torch.empty(1, config.in_channels, height, width)
-    counts = {"layers": 0, "normaliser": 0, "product": 0}
+    counts = {"seen": 0, "unseen": 0}
     stages: list[tuple[int, int, int]] = []
     for module in model.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
-            module.register_forward_hook(lambda m, _, out: _add(counts, "layers", out.numel() * m.weight[0].numel()))
+            module.register_forward_hook(lambda m, _, out: _add(counts, "seen", out.numel() * m.weight[0].numel()))
         elif isinstance(module, Attention):
             module.register_forward_hook(lambda m, args, _: _count_attention(counts, m, args[0]))
     for stage in model.stages:
         stage.register_forward_hook(lambda *call: stages.append(tuple(call[2].shape[1:])))
     with torch.no_grad(), _peak_memory(_storages(model)) as peak:
         model(image)
-    paper = counts["layers"] + counts["normaliser"]
     return Complexity(
         parameters=sum(p.numel() for p in model.parameters()),
-        multiply_adds_paper=paper,
-        multiply_adds=paper + counts["product"],
+        multiply_adds_paper=counts["seen"],
+        multiply_adds=counts["seen"] + counts["unseen"],
         stages=tuple(stages),
         inference_bytes=peak[0],
-        training_bytes=_saved_bytes(ATTCR(config).to("meta"), image),
+        training_bytes=_saved_bytes(trained, image),
     )
 
 
@@ -68,9 +78,13 @@ def _add(counts: dict[str, int], kind: str, amount: int) -> None:
 
 def _count_attention(counts: dict[str, int], module: Attention, x: Tensor) -> None:
     """phi(q) . sum phi(k) is C a token and scale; states and their product with phi(q) are C * C/heads each."""
+    if isinstance(module, CountedAttention):
+        counts["seen"] += module.products(*x.shape[2:])
+        return
     channels, tokens, scales = x.shape[1], x.shape[2] * x.shape[3], len(module.scales)
-    counts["normaliser"] += scales * tokens * channels
-    counts["product"] += scales * tokens * 2 * channels * channels // module.heads
+    counts["seen"] += scales * tokens * channels
+    product = "unseen" if module.attend is triangular_attention else "seen"
+    counts[product] += scales * tokens * 2 * channels * channels // module.heads
 
 
 def _storages(model: ATTCR) -> set[int]:

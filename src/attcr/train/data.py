@@ -193,6 +193,12 @@ class PairData(pl.LightningDataModule):
         )
         self._val = [self._held_out(source, pairs) for source, pairs in zip(self.sources, held, strict=True)]
 
+    def reseed(self, seed: int) -> None:
+        """Go through the training pairs in another order, with other draws; the held-out pairs stay as they are."""
+        self.setup("fit")
+        assert self._train is not None
+        self._train.seed = seed
+
     def _held_out(self, source: Source, pairs: Pairs) -> Dataset[Pair]:
         count = min(self.val_count or len(pairs), len(pairs))
         chosen = [i * len(pairs) // count for i in range(count)]

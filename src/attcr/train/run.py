@@ -33,12 +33,12 @@ def train(args: list[str]) -> None:
         _CLI(
             RestorationTask,
             PairData,
-            args=["fit", *_with_recipes(args, recipes)],
+            args=["fit", *with_recipes(args, recipes)],
             save_config_kwargs={"overwrite": True},  # a resumed run writes into the folder of the first
         )
 
 
-def _with_recipes(args: list[str], recipes: Path) -> list[str]:
+def with_recipes(args: list[str], recipes: Path) -> list[str]:
     """Replace the name of a shipped recipe after --config by its file."""
     known = sorted(path.stem for path in recipes.glob("*.yaml"))
     resolved = []

@@ -12,9 +12,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from attcr.ablations import build_network
 from attcr.data import Pair
 from attcr.errors import AttcrError, ConfigError
-from attcr.model import ATTCR, ATTCRConfig, Block
+from attcr.model import ATTCRConfig, Block
 from attcr.protocols import PROTOCOLS
 from attcr.weights import load_model
 
@@ -45,7 +46,7 @@ class RestorationTask(pl.LightningModule):
         """Describe how a network is trained.
 
         Args:
-            config: the network.
+            config: the network; an `AblationConfig` for one with another paper's attention.
             loss: mean absolute or mean squared difference.
             lr: learning rate at its height.
             betas: of AdamW.
@@ -61,7 +62,7 @@ class RestorationTask(pl.LightningModule):
         """
         super().__init__()
         self.save_hyperparameters()
-        self.network = ATTCR(config)
+        self.network = build_network(config)
         if start_from is not None:
             started = load_model(start_from)
             if started.config != config:
