@@ -44,9 +44,7 @@ def test_every_golden_value_is_tested_here(shared_data: Path) -> None:
     assert {pair: tuple(values) for pair, values in golden.items()} == GOLDEN_PAIRS
 
 
-@pytest.mark.parametrize(
-    ("pair", "name"), [(pair, name) for pair, names in GOLDEN_PAIRS.items() for name in names]
-)
+@pytest.mark.parametrize(("pair", "name"), [(pair, name) for pair, names in GOLDEN_PAIRS.items() for name in names])
 def test_scores_are_those_of_the_peers_own_code(shared_data: Path, pair: str, name: str) -> None:
     golden = json.loads((shared_data.parent / "protocols" / "golden.json").read_text())[pair][name]
     ours = named(name).score(*golden_pair(shared_data.parent / "protocols", pair))
@@ -137,9 +135,7 @@ def test_only_protocols_that_clamp_forgive_a_prediction_beyond_the_range() -> No
     reference[:, :20] = 1
     predicted = reference.clone()
     predicted[:, :20] = 1.5
-    forgiving = {
-        name for name in PROTOCOLS if PROTOCOLS[name].score(predicted, reference)["psnr"] == math.inf
-    }
+    forgiving = {name for name in PROTOCOLS if PROTOCOLS[name].score(predicted, reference)["psnr"] == math.inf}
     assert forgiving == {"att-cr", "aca-crnet", "cmnet-y"}
 
 
