@@ -1,4 +1,4 @@
-"""Fixtures of all tests."""
+"""Where the data beside the repository lies."""
 
 import os
 from pathlib import Path
@@ -7,9 +7,15 @@ import pytest
 
 
 @pytest.fixture(scope="session")
-def shared_data() -> Path:
-    """The real data beside the repository; the test is skipped where it is absent."""
-    shared = Path(os.environ.get("ATTCR_SHARED") or Path(__file__).parents[2] / "shared")
-    if not (shared / "data").is_dir():
-        pytest.skip(f"the real data is not at {shared / 'data'}")
+def shared() -> Path:
+    """The folder `shared` beside the repository: parity tensors, golden values, real data."""
+    folder = Path(os.environ.get("ATTCR_SHARED") or Path(__file__).parents[2] / "shared")
+    if not folder.is_dir():
+        pytest.skip(f"needs the data in {folder}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def shared_data(shared: Path) -> Path:
+    """The real data beside the repository."""
     return shared / "data"

@@ -12,10 +12,11 @@ LAYERS = [
     {"errors"},
     {"ops", "sensors", "scenes", "protocols"},
     {"model", "data", "viz"},
-    {"weights"},
+    {"weights", "complexity", "ablations", "gates"},
     {"restore", "evaluate", "export"},
-    {"fleet", "train", "serve"},
+    {"fleet", "train", "serve", "xarray"},
     {"cli"},
+    {"__main__"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 MODULES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")

@@ -8,6 +8,9 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from attcr.model import ATTCR as ATTCR
     from attcr.model import ATTCRConfig as ATTCRConfig
+    from attcr.restore import RestoreOptions as RestoreOptions
+    from attcr.restore import restore_array as restore_array
+    from attcr.restore import restore_scene as restore_scene
     from attcr.weights import load_model as load_model
     from attcr.weights import save_model as save_model
 
@@ -15,11 +18,23 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "ATTCR": "attcr.model",
     "ATTCRConfig": "attcr.model",
+    "RestoreOptions": "attcr.restore",
     "load_model": "attcr.weights",
+    "restore_array": "attcr.restore",
+    "restore_scene": "attcr.restore",
     "save_model": "attcr.weights",
 }
 
-__all__ = ["ATTCR", "ATTCRConfig", "__version__", "load_model", "save_model"]
+__all__ = [
+    "ATTCR",
+    "ATTCRConfig",
+    "RestoreOptions",
+    "__version__",
+    "load_model",
+    "restore_array",
+    "restore_scene",
+    "save_model",
+]
 
 
 def __getattr__(name: str) -> Any:

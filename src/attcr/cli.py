@@ -1,14 +1,21 @@
 """The `attcr` command. Thin: each command calls one function of the package and prints what it gave."""
 
+import json
 import math
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attcr import __version__
 from attcr.errors import AttcrError, ConfigError
+
+if TYPE_CHECKING:
+    from attcr.restore import Progress
 
 app = typer.Typer(
     name="attcr",
@@ -35,6 +42,141 @@ def _root(
 
 
 @app.command()
+def info(
+    preset: Annotated[str, typer.Option(help="rice1, rice2, tcloud, sen12mscr, small or tiny.")] = "rice2",
+    size: Annotated[int, typer.Option(min=8, help="Height and width of the image in pixels.")] = 256,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print what a network costs: parameters, multiply-adds, stages, memory."""
+    from attcr.complexity import measure
+    from attcr.model import ATTCRConfig
+
+    cost = measure(ATTCRConfig.preset(preset), size, size)
+    if as_json:
+        typer.echo(json.dumps({"preset": preset, "size": size, **cost.to_dict()}, indent=2))
+        return
+    typer.echo(f"{preset} at {size} x {size}")
+    typer.echo(f"  parameters      {cost.parameters:,}")
+    typer.echo(f"  multiply-adds   {cost.multiply_adds_paper / 1e9:.2f} G as the paper counts (no triangular product)")
+    typer.echo(f"                  {cost.multiply_adds / 1e9:.2f} G in truth")
+    for number, (channels, height, width) in enumerate(cost.stages, 1):
+        typer.echo(f"  stage {number}         {channels} x {height} x {width}")
+    typer.echo(f"  activations     {cost.inference_bytes / 2**20:,.0f} MiB at most at once, to restore (float32)")
+    typer.echo(f"                  {cost.training_bytes / 2**20:,.0f} MiB kept for one image, to train (float32)")
+
+
+@app.command()
+def convert(
+    source: Annotated[Path, typer.Argument(help="The authors' checkpoint, .pth or .safetensors.")],
+    target: Annotated[Path, typer.Argument(help="The .safetensors file to write.")],
+    heads: Annotated[
+        str | None, typer.Option(help="Heads of the five stages, as 2,2,8,2,2: shapes do not tell them.")
+    ] = None,
+) -> None:
+    """Turn a checkpoint of the authors' code into weights that attcr loads."""
+    from attcr.errors import ConfigError
+    from attcr.weights import convert_official, sha256
+
+    try:
+        numbers = tuple(int(number) for number in heads.split(",")) if heads else None
+    except ValueError:
+        raise ConfigError(f"--heads {heads!r} is not a list of numbers such as 2,2,8,2,2") from None
+    model = convert_official(source, target, heads=numbers)
+    typer.echo(f"{target}: {sum(p.numel() for p in model.parameters()):,} parameters, sha256 {sha256(target)}")
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)
+def train(context: typer.Context) -> None:
+    """Train a network: --config RECIPE --data.root DATA, any field overridden as --model.lr 1e-4; see --help."""
+    from attcr.train.run import train as run
+
+    run(context.args)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)
+def ablate(context: typer.Context) -> None:
+    """Train variants under one budget and compare them: --config small-cpu --data.root DATA; see --help."""
+    from attcr.train.ablate import ablate as run
+
+    typer.echo(run(context.args, say=typer.echo).read_text())
+
+
+@app.command()
+def gates(
+    images: Annotated[list[Path], typer.Argument(help="Cloudy RGB images.")],
+    weights: Annotated[Path, typer.Option(help="Weights (.safetensors) of a network with gates.")],
+    out: Annotated[Path, typer.Option(help="The folder for figures and gates.json.")],
+) -> None:
+    """Draw what the gates of a network do to images: channels, before and after, distributions."""
+    from attcr.gates import draw_gates, trace_files
+    from attcr.weights import load_model
+
+    for path in draw_gates(trace_files(load_model(weights), images), out):
+        typer.echo(path)
+
+
+@app.command()
+def audit(
+    data: Annotated[str, typer.Option(help="rice1, rice2, tcloud, sen12mscr, or pairs (cloudy/ and clear/).")],
+    root: Annotated[Path, typer.Option(help="Folder of the data set, in its published layout.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for audit.json and the contact sheets.")] = None,
+    lists: Annotated[
+        list[str] | None,
+        typer.Option("--list", help="PART=FILE, one name a line, instead of the shipped split; repeat it."),
+    ] = None,
+    within: Annotated[bool, typer.Option(help="Seek copies inside each part too.")] = False,
+) -> None:
+    """Find duplicates, leaks between splits, wrong pairs and bad files; exit with 1 if there are problems."""
+    from attcr.data.audit import KINDS, PROBLEMS
+    from attcr.data.audit import audit as audit_data
+    from attcr.data.sheet import write_contact_sheets
+
+    with typer.progressbar(length=1000, label="looking at images", file=sys.stderr) as bar:
+        report = audit_data(
+            data,
+            root,
+            lists=_read_lists(lists) if lists else None,
+            within=within,
+            progress=lambda done, total: bar.update(done * 1000 // total - bar.pos),
+        )
+    typer.echo(f"{report.dataset} at {report.root}: {report.pairs} pairs")
+    for part, about in report.parts.items():
+        typer.echo(f"  {part:5} {about['listed']:6} listed, {about['pairs']:6} pairs, sha256 {about['sha256']}")
+    typer.echo(f"\n{'found':>7}  kind")
+    for kind, meaning in KINDS.items():
+        typer.echo(f"{len(report.of(kind)):7}  {kind:12} {'' if kind in PROBLEMS else '(note) '}{meaning}")
+    for finding in report.of("substring"):
+        typer.echo(f"\nsubstring: {finding.note}")
+    for kind in ("exact", "near", "alike"):
+        for part, other in (("test", "train"), ("val", "train"), ("test", "val")):
+            names = report.names(kind, part, other)
+            if names:
+                typer.echo(f"\n{kind}: {len(names)} {part} images have one in {other}: {' '.join(names)}")
+    for finding in [finding for finding in report.findings if finding.kind in PROBLEMS][:20]:
+        who = ", ".join(f"{image.part} {image.name} {image.side}".strip() for image in finding.images[:4])
+        typer.echo(f"\n{finding.kind}: {who}: {finding.note}")
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "audit.json").write_text(json.dumps(report.to_json(), indent=1) + "\n")
+        sheets = write_contact_sheets(report, out)
+        typer.echo(f"\nwrote {out / 'audit.json'} and {len(sheets)} contact sheets")
+    if report.problems:
+        raise typer.Exit(1)
+
+
+def _read_lists(given: list[str]) -> dict[str, list[str]]:
+    """Read PART=FILE options; names lose their ending, as those of shipped lists have none."""
+    lists = {}
+    for text in given:
+        part, equals, file = text.partition("=")
+        if not equals or part not in ("train", "val", "test") or not Path(file).is_file():
+            raise ConfigError(f"--list takes PART=FILE with PART train, val or test and a file of names, got {text}")
+        lines = Path(file).read_text().split()
+        lists[part] = [line.removesuffix(Path(line).suffix) for line in lines]
+    return lists
+
+
+@app.command()
 def evaluate(
     data: Annotated[str, typer.Option(help="rice1, rice2, tcloud, sen12mscr, or pairs (ROOT/cloudy, ROOT/clear).")],
     root: Annotated[Path, typer.Option(help="The folder that holds the data set.")],
@@ -54,7 +196,9 @@ def evaluate(
 
     The first method is reported on in full; others given, and the trivial baselines, stand beside it.
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
 
     from attcr import evaluate as evaluation
 
@@ -69,7 +213,8 @@ def evaluate(
     published = evaluation.PUBLISHED.get(data)
     names = protocol or [published.protocol if published else "standard"]
     columns = (TextColumn(f"{data} {split}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns) as bar:
+    console = Console(stderr=True)
+    with Bar(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=None)
         report = evaluation.evaluate(
             benchmark, methods, names, out, progress=lambda done, total: bar.update(task, completed=done, total=total)
@@ -82,10 +227,133 @@ def evaluate(
     typer.echo(f"{out / 'report.md'}")
 
 
+@app.command()
+def restore(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SCENE... TARGET",
+            help="A raster, band files, a SAFE-like folder or a STAC item (local, http or s3), then the file to write.",
+        ),
+    ],
+    weights: Annotated[Path, typer.Option(help="The weights, a .safetensors file.")],
+    mask: Annotated[
+        str,
+        typer.Option(help="none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], or a raster (0 is clear)."),
+    ] = "none",
+    sensor: Annotated[
+        str | None, typer.Option(help="The product, where the metadata does not tell: rgb8, s2-l2a, s2-l2a-n0400, ...")
+    ] = None,
+    bands: Annotated[
+        str | None, typer.Option(help="Bands for the network, by name or number from 1, as B04,B03,B02.")
+    ] = None,
+    sar: Annotated[str | None, typer.Option(help="Radar raster (VV, VH in dB) for weights that take it.")] = None,
+    nodata: Annotated[
+        float | None, typer.Option(help="The value that means no data, where the file does not say.")
+    ] = None,
+    dilate: Annotated[int, typer.Option(min=0, help="Pixels around a cloud that are restored too.")] = 8,
+    feather: Annotated[int, typer.Option(min=0, help="Pixels over which restored fades into original.")] = 8,
+    confidence: Annotated[
+        bool, typer.Option("--confidence", help="Write how much eight flips and turns differ (8 times the work).")
+    ] = False,
+    tile: Annotated[int, typer.Option(help="Pixels along a tile.")] = 256,
+    overlap: Annotated[int, typer.Option(help="Pixels that neighbouring tiles share.")] = 32,
+    batch: Annotated[int, typer.Option(help="Tiles through the network at once.")] = 1,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.")] = "cpu",
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+    resume: Annotated[bool, typer.Option("--resume", help="Keep the rows that an interrupted run left.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+) -> None:
+    """Remove the clouds of a scene: same grid, same type, clear pixels untouched, and a layer that says what is new."""
+    import logging
+    import warnings
+
+    from attcr.errors import ConfigError, SceneError
+
+    if len(paths) < 2:
+        raise ConfigError("attcr restore takes a scene and the file to write: attcr restore IN.tif OUT.tif")
+    *scene, target = paths
+    if Path(target).exists() and not overwrite and not dry_run:
+        raise SceneError(f"{target} exists: choose another name, or replace it with --overwrite.")
+
+    from attcr.restore import RestoreOptions, plan_scene, restore_scene
+
+    logging.getLogger("rasterio").setLevel(logging.CRITICAL)  # its errors reach the user as ours
+    warnings.showwarning = lambda message, *_: typer.echo(f"attcr: {message}", err=True)
+    options = RestoreOptions(
+        tile=tile,
+        overlap=overlap,
+        batch=batch,
+        device=device,
+        dtype=dtype,  # type: ignore[arg-type]  # checked by RestoreOptions
+        sensor=sensor,
+        bands=tuple(name.strip() for name in bands.split(",")) if bands else None,
+        mask=mask,
+        dilate=dilate,
+        feather=feather,
+        sar=sar,
+        nodata=nodata,
+        confidence=confidence,
+    )
+    if dry_run:
+        plan = plan_scene(scene, target, weights, options=options)
+        typer.echo(f"{plan.width} x {plan.height} pixels, bands {' '.join(plan.bands)}, {plan.dtype}, {plan.sensor}")
+        typer.echo(f"mask {plan.mask}: {plan.tiles_to_run} of {plan.tiles} tiles go through the network")
+        typer.echo(f"about {_duration(plan.seconds)} on {device}, beside reading and writing")
+        typer.echo(f"{plan.memory / 2**20:,.0f} MiB of memory beside the network's own")
+        typer.echo(f"{plan.disk / 2**20:,.0f} MiB of disk in {Path(target).parent}, most of it while working")
+        return
+    with _progress_bar() as show:
+        try:
+            result = restore_scene(scene, target, weights, options=options, resume=resume, progress=show)
+        except KeyboardInterrupt:
+            typer.echo("attcr: stopped. Finished rows are kept: run the same command with --resume.", err=True)
+            sys.exit(130)
+    total = max(sum(result.pixels.values()), 1)
+    typer.echo(f"{result.target}: {result.tiles_run} of {result.tiles} tiles in {_duration(result.seconds)}")
+    for name, count in result.pixels.items():
+        typer.echo(f"  {count / total:7.2%}  {name}")
+    sides = [result.quality, result.spread, result.preview, result.item]
+    typer.echo("beside it: " + ", ".join(path.name for path in sides if path))
+
+
+@contextmanager
+def _progress_bar() -> "Iterator[Callable[[Progress], None]]":
+    """Tiles, megapixels per second and time left, on stderr, where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}")]
+    names = {"mask": "finding clouds (rows)", "restore": "restoring (tiles)", "write": "writing"}
+    with Bar(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
+        tasks: dict[str, Any] = {}
+        began: dict[str, float] = {}
+
+        def show(progress: "Progress") -> None:
+            stage = progress.stage
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(names[stage], total=progress.total, rate="")
+                began[stage] = time.perf_counter()
+            elapsed = time.perf_counter() - began[stage]
+            rate = f"{progress.megapixels / elapsed:.2f} MP/s" if progress.megapixels and elapsed else ""
+            bar.update(tasks[stage], completed=progress.done, total=progress.total, rate=rate)
+
+        yield show
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
 def main() -> None:
     """Run the command line; an AttcrError becomes one line on stderr and exit code 2."""
     try:
         app()
     except AttcrError as error:
-        typer.echo(f"attcr: {error}", err=True)
+        typer.echo(f"attcr: {' '.join(str(error).split())}", err=True)  # a file's name may hold a line break
         sys.exit(2)

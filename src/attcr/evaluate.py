@@ -36,6 +36,8 @@ from attcr.data.splits import names_sha256
 from attcr.errors import ConfigError, DataError, DataNotFoundError, ShapeError
 from attcr.protocols import Metric, Protocol, average, named, psnr
 from attcr.sensors import SEN12MSCR_RANGE
+from attcr.weights import load_model
+from attcr.weights import sha256 as file_sha256
 
 CLOUDY = 0.1
 """A pixel is called cloudy when any band of input and reference differ by more, where 1 is the peak."""
@@ -141,8 +143,6 @@ MEAN_COLOUR = Method("input's mean colour", _mean_colour)
 
 def method_from_weights(path: str | os.PathLike[str], *, device: str = "cpu") -> Method:
     """Give the network of a weights file as a method, run on whole images, named after the file."""
-    from attcr.weights import load_model
-
     file = Path(path)
     model = load_model(file).to(device)
 
@@ -153,7 +153,7 @@ def method_from_weights(path: str | os.PathLike[str], *, device: str = "cpu") ->
 
     source = {
         "weights": file.name,
-        "sha256": sha256(file.read_bytes()).hexdigest(),
+        "sha256": file_sha256(file),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "config": asdict(model.config),
         "device": device,
@@ -179,7 +179,7 @@ def method_from_predictions(folder: str | os.PathLike[str], benchmark: Benchmark
         peak = benchmark.levels if values.dtype.kind in "iu" else 1.0
         return torch.from_numpy(values.astype(np.float32)) / (peak / benchmark.span)
 
-    digests = (f"{name} {sha256(files[name].read_bytes()).hexdigest()}\n" for name in names)
+    digests = (f"{name} {file_sha256(files[name])}\n" for name in names)
     source = {
         "predictions": Path(folder).resolve().name,
         "sha256": sha256("".join(digests).encode()).hexdigest(),
@@ -430,7 +430,8 @@ def _summarise(
         }
         for title, index in shown.items()
     }
-    return _finite(report)
+    finite: dict[str, Any] = _finite(report)
+    return finite
 
 
 def _pooled(sums: Sequence[Sequence[float]], bands: int) -> dict[str, float | int]:
@@ -612,8 +613,7 @@ def _protocol_tables(report: Mapping[str, Any], methods: Sequence[Method], rule:
             means = {name: scores["psnr"] for name, scores in entry["methods"].items()}
             cells = [_number(means.get(method.name), 2) for method in methods]
             before, after = means.get(COPY.name), means.get(subject)
-            known = before is not None and after is not None
-            cells.append(f"{after - before:+.2f}" if known else "-")
+            cells.append("-" if before is None or after is None else f"{after - before:+.2f}")
             body.append([label, str(entry["images"]), *cells])
         text += ["", f"PSNR (dB) {title}:", "", *_lines([*heading, f"gain of {subject}"], body)]
     return text

@@ -26,13 +26,9 @@ def ground(bands: int = 3, size: int = 64) -> Tensor:
 
 @pytest.mark.parametrize(("bands", "white"), [(3, 1.0), (13, 5.0)])
 @pytest.mark.parametrize("kind", [THIN, THICK])
-def test_cloud_stays_in_range_and_a_seed_gives_the_same_again(
-    kind: CloudKind, bands: int, white: float
-) -> None:
+def test_cloud_stays_in_range_and_a_seed_gives_the_same_again(kind: CloudKind, bands: int, white: float) -> None:
     clear = ground(bands) * white
-    first, again, other = (
-        simulate_clouds(clear, kind, generator=seeded(s), white=white).cloudy for s in (1, 1, 2)
-    )
+    first, again, other = (simulate_clouds(clear, kind, generator=seeded(s), white=white).cloudy for s in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert first.shape == clear.shape
@@ -43,9 +39,7 @@ def test_cloud_stays_in_range_and_a_seed_gives_the_same_again(
 def test_any_band_count_works_with_its_wavelengths_and_not_without() -> None:
     clear = ground(5)
     nanometres = (490.0, 560.0, 665.0, 842.0, 1610.0)
-    assert (
-        simulate_clouds(clear, THIN, generator=seeded(0), wavelengths=nanometres).cloudy.shape == clear.shape
-    )
+    assert simulate_clouds(clear, THIN, generator=seeded(0), wavelengths=nanometres).cloudy.shape == clear.shape
     with pytest.raises(ConfigError, match="5 bands needs 5 wavelengths"):
         simulate_clouds(clear, THIN, generator=seeded(0))
     with pytest.raises(ShapeError, match=r"\(2, 3, 8, 8\)"):
@@ -75,8 +69,7 @@ def test_where_there_is_neither_cloud_nor_shadow_the_image_is_untouched() -> Non
 def test_the_share_under_cloud_is_the_one_asked(cover: float) -> None:
     kind = replace(THICK, cover=(cover, cover), shift=(0.0, 0.0))
     shares = [
-        (simulate_clouds(ground(3, 128), kind, generator=seeded(s)).thickness > 0).float().mean()
-        for s in range(8)
+        (simulate_clouds(ground(3, 128), kind, generator=seeded(s)).thickness > 0).float().mean() for s in range(8)
     ]
     assert float(torch.stack(shares).mean()) == pytest.approx(cover, abs=0.03)
 
@@ -171,6 +164,4 @@ def test_it_is_quick_enough_to_run_in_training() -> None:
         start = time.perf_counter()
         simulate_clouds(clear, THICK, generator=seeded(seed))
         times.append(time.perf_counter() - start)
-    assert (
-        min(times) < 0.05
-    )  # 10 ms is the figure of a quiet core (docs/data.md); the gate's cores are shared
+    assert min(times) < 0.05  # 10 ms is the figure of a quiet core (docs/data.md); the gate's cores are shared

@@ -68,9 +68,7 @@ def test_substring_matching_would_leak_6_of_10_test_regions() -> None:
 
 
 def test_shared_names_are_found_by_pair_of_parts() -> None:
-    assert shared_names({"train": ["1", "2"], "val": ["3"], "test": ["2", "12"]}) == {
-        ("train", "test"): ["2"]
-    }
+    assert shared_names({"train": ["1", "2"], "val": ["3"], "test": ["2", "12"]}) == {("train", "test"): ["2"]}
 
 
 def test_hold_out_keeps_groups_whole_and_does_not_depend_on_their_order() -> None:

@@ -31,9 +31,7 @@ def test_all_8_symmetries_and_all_corners_come() -> None:
 
 def test_a_seed_gives_the_same_again() -> None:
     image = torch.rand(3, 32, 32, generator=seeded(5))
-    runs = [
-        [PairedAugment(8, generator=g)(image, image)[0] for _ in range(5)] for g in (seeded(7), seeded(7))
-    ]
+    runs = [[PairedAugment(8, generator=g)(image, image)[0] for _ in range(5)] for g in (seeded(7), seeded(7))]
     assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
 
 
@@ -61,9 +59,7 @@ class Same(Dataset[Pair]):
 
 
 def corners(seed: int, loader_seed: int) -> list[tuple[float, ...]]:
-    loader = DataLoader(
-        Same(seed), None, num_workers=4, generator=seeded(loader_seed), multiprocessing_context="fork"
-    )
+    loader = DataLoader(Same(seed), None, num_workers=4, generator=seeded(loader_seed), multiprocessing_context="fork")
     return [tuple(item["clear"].flatten()[:2].tolist()) for _ in range(2) for item in loader]
 
 

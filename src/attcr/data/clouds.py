@@ -153,9 +153,7 @@ class SimulateClouds:
         """Give the clear image under cloud, and the clear image as it is."""
         generator = self._source.here()
         kind = self.kinds[int(torch.randint(len(self.kinds), (), generator=generator))]
-        simulated = simulate_clouds(
-            clear, kind, generator=generator, wavelengths=self.wavelengths, white=self.white
-        )
+        simulated = simulate_clouds(clear, kind, generator=generator, wavelengths=self.wavelengths, white=self.white)
         return simulated.cloudy, clear
 
 

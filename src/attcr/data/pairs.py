@@ -94,11 +94,7 @@ def images_in(folder: Path) -> dict[str, Path]:
         if stem in images:
             raise DataError(f"{folder} holds both {images[stem].name} and {name}: keep one of the two")
         images[stem] = path
-    return dict(
-        sorted(
-            images.items(), key=lambda item: (len(item[0]), item[0]) if item[0].isdigit() else (0, item[0])
-        )
-    )
+    return dict(sorted(images.items(), key=lambda item: (len(item[0]), item[0]) if item[0].isdigit() else (0, item[0])))
 
 
 def some(names: Iterable[str], at_most: int = 5) -> str:

@@ -108,9 +108,7 @@ def _modified(folder: Path) -> int:
     try:
         return folder.stat().st_mtime_ns
     except OSError as error:
-        raise DataNotFoundError(
-            f"looked for the folder {folder}, which is not there. {HOW_TO_OBTAIN}"
-        ) from error
+        raise DataNotFoundError(f"looked for the folder {folder}, which is not there. {HOW_TO_OBTAIN}") from error
 
 
 class SEN12MSCR(Dataset[Pair]):
@@ -121,9 +119,7 @@ class SEN12MSCR(Dataset[Pair]):
     The root is listed when first needed.
     """
 
-    def __init__(
-        self, root: str | os.PathLike[str], split: str = "train", transform: Transform | None = None
-    ) -> None:
+    def __init__(self, root: str | os.PathLike[str], split: str = "train", transform: Transform | None = None) -> None:
         self.root = Path(root)
         self.transform = transform
         self.regions = load_split("sen12mscr", split).names

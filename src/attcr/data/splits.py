@@ -33,8 +33,7 @@ def load_split(dataset: str, part: str) -> Split:
     """Give the shipped list of `rice1`, `rice2`, `tcloud` or `sen12mscr`, checked against its sha256."""
     if dataset not in DATASETS or part not in PARTS:
         raise ConfigError(
-            f"no split {part!r} of {dataset!r} is shipped; there are "
-            f"{', '.join(PARTS)} of {', '.join(DATASETS)}"
+            f"no split {part!r} of {dataset!r} is shipped; there are {', '.join(PARTS)} of {', '.join(DATASETS)}"
         )
     shipped = json.loads((files("attcr.data") / "splits" / f"{dataset}.json").read_text())["parts"][part]
     names = tuple(shipped["names"])

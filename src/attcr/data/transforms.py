@@ -39,26 +39,30 @@ class PairedAugment:
 
     def __call__(self, cloudy: Tensor, clear: Tensor) -> tuple[Tensor, Tensor]:
         """Augment two images (C, H, W) of equal height and width; the band counts may differ."""
-        if cloudy.shape[-2:] != clear.shape[-2:]:
-            raise ShapeError(
-                f"the two images of a pair differ in size: {tuple(cloudy.shape)} and {tuple(clear.shape)}"
-            )
         generator = self._source.here()
-        if self.crop is not None:
-            height, width = cloudy.shape[-2:]
-            if min(height, width) < self.crop:
-                raise ShapeError(
-                    f"a crop of {self.crop} pixels was asked of a {height}x{width} image: ask a smaller one"
-                )
-            row = _draw(height - self.crop + 1, generator)
-            col = _draw(width - self.crop + 1, generator)
-            window = (..., slice(row, row + self.crop), slice(col, col + self.crop))
-            cloudy, clear = cloudy[window], clear[window]
-        flip, turns = _draw(2, generator), _draw(4, generator)
-        if flip:
-            cloudy, clear = cloudy.flip(-1), clear.flip(-1)
-        cloudy, clear = (torch.rot90(image, turns, (-2, -1)).contiguous() for image in (cloudy, clear))
+        return turn_pair(*crop_pair(cloudy, clear, self.crop, generator=generator), generator=generator)
+
+
+def crop_pair(cloudy: Tensor, clear: Tensor, crop: int | None, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Cut the same random square of `crop` pixels out of both; None leaves them whole."""
+    if cloudy.shape[-2:] != clear.shape[-2:]:
+        raise ShapeError(f"the two images of a pair differ in size: {tuple(cloudy.shape)} and {tuple(clear.shape)}")
+    if crop is None:
         return cloudy, clear
+    height, width = cloudy.shape[-2:]
+    if min(height, width) < crop:
+        raise ShapeError(f"a crop of {crop} pixels was asked of a {height}x{width} image: ask a smaller one")
+    row, col = _draw(height - crop + 1, generator), _draw(width - crop + 1, generator)
+    window = (..., slice(row, row + crop), slice(col, col + crop))
+    return cloudy[window], clear[window]
+
+
+def turn_pair(cloudy: Tensor, clear: Tensor, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Flip and turn both alike, one of the eight ways."""
+    flip, turns = _draw(2, generator), _draw(4, generator)
+    if flip:
+        cloudy, clear = cloudy.flip(-1), clear.flip(-1)
+    return torch.rot90(cloudy, turns, (-2, -1)).contiguous(), torch.rot90(clear, turns, (-2, -1)).contiguous()
 
 
 class Chain:

@@ -6,10 +6,11 @@ from torch import Tensor
 
 from attcr.errors import ConfigError, ShapeError
 from attcr.ops.chunked import chunked_triangular_attention
+from attcr.ops.depthwise import depthwise_conv
 from attcr.ops.linear import linear_attention
 from attcr.ops.naive import naive_triangular_attention
 
-__all__ = ["linear_attention", "naive_triangular_attention", "triangular_attention"]
+__all__ = ["depthwise_conv", "linear_attention", "naive_triangular_attention", "triangular_attention"]
 
 
 def triangular_attention(

@@ -7,13 +7,15 @@ states exists at a time. A block fits into the processor's cache: the feature ma
 travel to memory. The normaliser is one more column of v, of ones, so each product gives both.
 
 Both directions go side by side, one from the first block on, the other from the last: each step handles a block
-of the heads that look back and the mirror block of those that look ahead.
+of the heads that look back and the mirror block of those that look ahead, of as many items of the batch as make
+the step worth its calls.
 
 The backward walks the steps from the last to the first and recomputes all but the output, the normaliser and the
 state that each step began with (about d*d numbers per block of tokens).
 """
 
-# B batch, h heads, N tokens, d head dim, w > d width of v with its column of ones, M chunks in a block, c = CHUNK
+# B batch, I items handled at once, h heads, N tokens, d head dim, w > d width of v with its column of ones,
+# G = I*h lanes, those that look back first, M chunks in a block, c = CHUNK
 
 import math
 import threading
@@ -24,8 +26,10 @@ from torch import Tensor
 from attcr.ops.naive import EPS
 
 CHUNK = 64
-BLOCK = 16384
-"""Tokens in a block, counted over all heads."""
+BLOCK = 64 * CHUNK
+"""Tokens of one head in a block, at most."""
+STEP = 2**20
+"""Numbers of q in a step, about: items of the batch are taken together up to it."""
 
 
 def _wide(x: Tensor) -> torch.dtype:
@@ -36,11 +40,6 @@ def _wide(x: Tensor) -> torch.dtype:
 def _width(dim: int) -> int:
     """Columns of v with its ones, filled up to what matrix products like."""
     return dim // 8 * 8 + 8
-
-
-def _largest_block(heads: int) -> int:
-    """Tokens of one head in a block: whole chunks."""
-    return max(BLOCK // heads // CHUNK, 1) * CHUNK
 
 
 def _empty_tokens(like: Tensor) -> Tensor:
@@ -72,59 +71,64 @@ Sides = tuple[Tensor, Tensor]
 
 
 class _Steps:
-    """The walk over the blocks of one item's tokens: which views each step reads and writes, and its masks.
+    """The walk over the blocks of a batch: which views each step reads and writes, and its masks.
 
     Blocks are alike in size: the last is filled up with zeros, which no token sees. Views are made once for all
     steps, since making them costs as much as many a product here.
     """
 
     def __init__(self, like: Tensor) -> None:
-        _, self.heads, tokens, self.dim = like.shape
-        self.half = self.heads // 2
-        self.chunks = min(_largest_block(self.heads) // CHUNK, -(-tokens // CHUNK))
+        batch, heads, tokens, dim = like.shape
+        self.half = heads // 2
+        self.chunks = min(BLOCK // CHUNK, -(-tokens // CHUNK))
         self.block = self.chunks * CHUNK
         self.count = -(-tokens // self.block)
         self.rest = tokens - (self.count - 1) * self.block
         """Tokens of the last block."""
+        most = max(STEP // (heads * self.block * dim), 1)
+        self.items = max(n for n in range(1, batch + 1) if batch % n == 0 and n <= most)
+        self.groups = [slice(i, i + self.items) for i in range(0, batch, self.items)]
+        self.lanes = self.items * heads
         ones = like.new_ones(CHUNK, CHUNK, dtype=_wide(like))
         self._triangles = torch.stack([ones.tril(), ones.triu()]).unsqueeze(1)
         ones = like.new_ones(self.chunks, self.chunks, dtype=_wide(like))
-        self._before = torch.stack([ones.tril(-1), ones.triu(1)]).repeat_interleave(self.half, 0)  # h, M, M
+        self._before = torch.stack([ones.tril(-1), ones.triu(1)]).repeat_interleave(self.lanes // 2, 0)  # G, M, M
         self._after = self._before.mT
 
-    def sides(self, x: Tensor) -> Sides:
-        """Split (h, ...) by direction."""
-        return x[: self.half], x[self.half :]
-
     def blocks(self, x: Tensor) -> list[Sides]:
-        """For each step its tokens of (h, N, j)."""
-        back, ahead = self.sides(x)
-        return list(zip(back.split(self.block, 1), reversed(ahead.split(self.block, 1)), strict=True))
+        """For each step its tokens of (I, h, N, j)."""
+        back, ahead = x[:, : self.half], x[:, self.half :]
+        return list(zip(back.split(self.block, 2), reversed(ahead.split(self.block, 2)), strict=True))
+
+    def sides(self, x: Tensor) -> Sides:
+        """Split (G, ...) by direction into two of (I, h/2, ...)."""
+        back, ahead = x.unflatten(0, (2, self.items, self.half))
+        return back, ahead
 
     def rooms(self, room: Tensor) -> list[Sides]:
-        """For each step the part of a room (h, M, c, j) that its tokens fill."""
+        """For each step the part of a room (G, M, c, j) that its tokens fill."""
         back, ahead = self.sides(room.flatten(1, 2))
         steps = [(back, ahead)] * self.count
-        steps[-1] = (back[:, : self.rest], steps[-1][1])
-        steps[0] = (steps[0][0], ahead[:, : self.rest])
+        steps[-1] = (back[:, :, : self.rest], steps[-1][1])
+        steps[0] = (steps[0][0], ahead[:, :, : self.rest])
         return steps
 
     def tails(self, *rooms: Tensor) -> list[list[Tensor]]:
-        """For each step the parts of rooms (h, M, c, j) past the last token."""
+        """For each step the parts of rooms (G, M, c, j) past the last token."""
         steps: list[list[Tensor]] = [[] for _ in range(self.count)]
         if self.rest < self.block:
             for room in rooms:
                 back, ahead = self.sides(room.flatten(1, 2))
-                steps[-1].append(back[:, self.rest :])
-                steps[0].append(ahead[:, self.rest :])
+                steps[-1].append(back[:, :, self.rest :])
+                steps[0].append(ahead[:, :, self.rest :])
         return steps
 
     def mask(self, weights: Tensor) -> None:
-        """Keep of (h, M, c, c), in place, what a token may see."""
+        """Keep of (G, M, c, c), in place, what a token may see."""
         weights.view(2, -1, CHUNK, CHUNK).mul_(self._triangles)
 
     def sum_before(self, x: Tensor, carry: Tensor, out: Tensor) -> None:
-        """Give each chunk of (h, M, d, w) the carry plus all chunks scanned before it."""
+        """Give each chunk of (G, M, d, w) the carry plus all chunks scanned before it."""
         torch.baddbmm(carry.flatten(1).unsqueeze(1), self._before, x.flatten(2), out=out.flatten(2))
 
     def sum_after(self, x: Tensor, carry: Tensor, out: Tensor) -> None:
@@ -133,8 +137,9 @@ class _Steps:
 
     def step_on(self, x: Tensor, sums: Tensor, carry: Tensor, ends: tuple[int, int]) -> None:
         """Fill the carry after the block: the sum before its last chunk in scan order, plus that chunk."""
-        for i, (part, total, after) in enumerate(zip(*map(self.sides, (x, sums, carry)), strict=True)):
-            torch.add(total[:, ends[i]], part[:, ends[i]], out=after)
+        half = self.lanes // 2
+        torch.add(sums[:half, ends[0]], x[:half, ends[0]], out=carry[:half])
+        torch.add(sums[half:, ends[1]], x[half:, ends[1]], out=carry[half:])
 
 
 def _take(blocks: Sides, rooms: Sides) -> None:
@@ -177,7 +182,7 @@ def _scan_into(q: Tensor, k: Tensor, v: Tensor, carry: Tensor, out: Tensor, z_ou
     """Fill the output, the normaliser (B, h, N, 1) and the carry before each step and after the last."""
     steps, dim = _Steps(q), q.shape[3]
     width = _width(dim)
-    room = (steps.heads, steps.chunks)
+    room = (steps.lanes, steps.chunks)
     both, one, state = (2, *room, CHUNK, dim), (*room, CHUNK, width), (*room, dim, width)
     phi, positive, values, result, kv, before, weights = _rooms(
         q, both, both, one, one, state, state, (*room, CHUNK, CHUNK)
@@ -193,11 +198,14 @@ def _scan_into(q: Tensor, k: Tensor, v: Tensor, carry: Tensor, out: Tensor, z_ou
     phi_q, phi_k, values_, result_, weights_, kv_, before_ = (
         x.flatten(0, 1) for x in (*phi, values, result, weights, kv, before)
     )
-    states[:, 0].copy_(carry)
-    for item in range(q.shape[0]):
-        q_blocks, k_blocks, v_blocks, out_blocks, z_blocks = (steps.blocks(x[item]) for x in (q, k, v, out, z_out))
-        carries = states[item].unbind(0)
+    carry_lanes = before.new_empty(steps.lanes, dim, width)
+    for group in steps.groups:
+        q_blocks, k_blocks, v_blocks, out_blocks, z_blocks = (steps.blocks(x[group]) for x in (q, k, v, out, z_out))
+        group_states = states[group].unflatten(2, (2, steps.half)).unbind(1)  # I, 2, h/2, d, w before each step
+        lanes = carry_lanes.unflatten(0, (2, steps.items, steps.half)).transpose(0, 1)
+        lanes.copy_(carry[group].unflatten(1, (2, steps.half)))
         for step in range(steps.count):
+            group_states[step].copy_(lanes)
             _take_phi(q_blocks[step], q_rooms[step], q_positive[step])
             _take_phi(k_blocks[step], k_rooms[step], k_positive[step])
             phi.exp_().add_(positive)
@@ -205,8 +213,8 @@ def _scan_into(q: Tensor, k: Tensor, v: Tensor, carry: Tensor, out: Tensor, z_ou
             _zero(tails[step])
 
             torch.bmm(phi_k.mT, values_, out=kv_)
-            steps.sum_before(kv, carries[step], before)
-            steps.step_on(kv, before, carries[step + 1], (-1, 0))
+            steps.sum_before(kv, carry_lanes, before)
+            steps.step_on(kv, before, carry_lanes, (-1, 0))
             torch.bmm(phi_q, phi_k.mT, out=weights_)
             steps.mask(weights)
             torch.bmm(weights_, values_, out=result_).baddbmm_(phi_q, before_)
@@ -215,6 +223,7 @@ def _scan_into(q: Tensor, k: Tensor, v: Tensor, carry: Tensor, out: Tensor, z_ou
             _take(z_rooms[step], z_blocks[step])
             for side in (0, 1):
                 torch.div(n_rooms[step][side], z_rooms[step][side], out=out_blocks[step][side])
+        group_states[-1].copy_(lanes)
 
 
 @torch.library.custom_op("attcr::triangular_attention", mutates_args=())
@@ -228,11 +237,10 @@ def _attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 @_attend.register_fake
 def _empty_results(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     batch, heads, n, dim = q.shape
-    block = _largest_block(heads)
     return (
         _empty_tokens(v),
         q.new_empty(batch, heads, n, 1, dtype=_wide(q)),
-        q.new_empty(batch, (n + block - 1) // block + 1, heads, dim, _width(dim), dtype=_wide(q)),
+        q.new_empty(batch, (n + BLOCK - 1) // BLOCK + 1, heads, dim, _width(dim), dtype=_wide(q)),
     )
 
 
@@ -247,10 +255,10 @@ def _attend_backward(
     dv_j = sum_i (phi_q_i . phi_k_j) dn_i, where token i sees token j. With dz as a column of dn beside the ones of
     v these are three products of one form.
     """
-    grads = _empty_grads(grad, q, k, v, out, z, states)
+    grads: tuple[Tensor, Tensor, Tensor] = _empty_grads(grad, q, k, v, out, z, states)
     steps, dim = _Steps(q), q.shape[3]
     width = _width(dim)
-    room = (steps.heads, steps.chunks)
+    room = (steps.lanes, steps.chunks)
     both, one, state = (2, *room, CHUNK, dim), (*room, CHUNK, width), (*room, dim, width)
     phi, dphi, values, dn, dv, kv, before, qn, after, weights, z_room = _rooms(
         q, both, both, one, one, one, state, state, state, state, (*room, CHUNK, CHUNK), (*room, CHUNK, 1)
@@ -266,11 +274,15 @@ def _attend_backward(
     phi_q, phi_k, dphi_q, dphi_k, values_, dn_, dv_, weights_, kv_, before_, qn_, after_ = (
         x.flatten(0, 1) for x in (*phi, *dphi, values, dn, dv, weights, kv, before, qn, after)
     )
-    for item in range(q.shape[0]):
+    carry_lanes = before.new_empty(steps.lanes, dim, width)  # sum of phi_q^T dn over the tokens that see the block
+    for group in steps.groups:
         q_blocks, k_blocks, v_blocks, out_blocks, z_blocks, grad_blocks, dq_blocks, dk_blocks, dv_blocks = (
-            steps.blocks(x[item]) for x in (q, k, v, out, z, grad, *grads)
+            steps.blocks(x[group]) for x in (q, k, v, out, z, grad, *grads)
         )
-        carry = no_carry(q[:1])[0]  # sum of phi_q^T dn over the tokens that see the block
+        group_states = (
+            states[group].unflatten(2, (2, steps.half)).transpose(0, 1).transpose(1, 2)
+        )  # steps, 2, I, h/2, d, w
+        carry_lanes.zero_()
         for step in reversed(range(steps.count)):
             _take_phi(q_blocks[step], q_rooms[step], dq_rooms[step])
             _take_phi(k_blocks[step], k_rooms[step], dk_rooms[step])
@@ -285,10 +297,10 @@ def _attend_backward(
             _zero(dn_tails[step])
 
             torch.bmm(phi_k.mT, values_, out=kv_)
-            steps.sum_before(kv, states[item, step], before)
+            steps.sum_before(kv, group_states[step].flatten(0, 2), before)
             torch.bmm(phi_q.mT, dn_, out=qn_)
-            steps.sum_after(qn, carry, after)
-            steps.step_on(qn, after, carry, (0, -1))
+            steps.sum_after(qn, carry_lanes, after)
+            steps.step_on(qn, after, carry_lanes, (0, -1))
 
             torch.bmm(phi_q, phi_k.mT, out=weights_)
             steps.mask(weights)

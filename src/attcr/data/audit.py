@@ -1,0 +1,552 @@
+"""An audit of a data set: copies and look-alikes across parts, sides that do not belong together, bad files.
+
+Every image is decoded once. A perceptual hash, known for all 8 flips and turns, proposes copies; correlation
+of the detail confirms them, first on thumbnails, then block by block. Plain images such as open sea have
+nothing to correlate: two of them that differ by no more than 1 grey level are reported as alike, which is not
+the same as a copy. What stays in memory is about 1 kB a pair; thumbnails lie in a temporary file.
+"""
+
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attcr.data import rice, sen12mscr, tcloud
+from attcr.data.looks import (
+    CELLS,
+    SYMMETRIES,
+    THUMB,
+    WAVES,
+    Floats,
+    aligned_correlation,
+    blocks,
+    cells,
+    correlate,
+    detail,
+    hash_distances,
+    hash_signs,
+    levels,
+    shows_through,
+    shrink,
+    thumbnail,
+    turn,
+    turn_hash,
+)  # fmt: skip
+from attcr.data.pairs import Array, images_in, read_image
+from attcr.data.splits import PARTS, load_split, names_sha256, shared_names, substring_leaks
+from attcr.errors import ConfigError, DataError, DataNotFoundError, MissingExtraError
+
+Lists = Mapping[str, Sequence[str]]
+Indices = NDArray[np.int64]
+
+SIDES = ("cloudy", "clear", "sar")
+CLOUDY, CLEAR = 0, 1
+
+# Measured on 356 real images, each against its own planted copies and against all others (docs/data.md).
+HASH_NEAR = 16  # bits of 63: copies differ by 12 at most, and 1 in 1000 pairs of different images by so few
+THUMB_NEAR = 0.4  # correlation of thumbnails that is worth the closer look
+COPY = 0.5  # correlation of the closer look: copies have 0.6 and more, different images 0.28 and less
+ALIKE = 1.0  # grey levels, root mean square
+DOUBTFUL = 0.3  # correlation of a pair's best blocks: sides of different pairs have 0.35 and less
+FITS, THUMB_FITS = 0.4, 0.6  # of another pair's clear side, in the closer look and in the thumbnails
+NEIGHBOURS = 2048  # pairs before and after, among which the true partner of a side is sought
+
+KINDS = {
+    "exact": "the same pixels",
+    "near": "a copy: re-encoded, flipped, turned or cropped",
+    "same": "cloudy and clear side are the same image",
+    "mismatched": "the cloudy side fits another pair's clear side",
+    "unreadable": "cannot be decoded",
+    "odd": "another size, band count or number type than the rest, or than the other side",
+    "missing": "listed or paired, and not there",
+    "shared": "one name in two lists",
+    "alike": "plain images at most 1 grey level apart; not shown to be copies",
+    "unconfirmed": "nothing of the clear side shows through: thick cloud, plain ground, or mismatch",
+    "unlisted": "there, and in no list",
+    "substring": "a list that would load names of another if matched by substring",
+}
+PROBLEMS = ("exact", "near", "same", "mismatched", "unreadable", "odd", "missing", "shared")
+"""What should not be in a data set; the other kinds are for the reader to judge."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One image of the set."""
+
+    name: str
+    side: str
+    part: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing found: its kind (see KINDS), the images it is about, and a measure."""
+
+    kind: str
+    images: tuple[Picture, ...]
+    note: str
+    value: float | None = None
+    symmetry: int = 0
+    """How the first image is turned to lie on the second, a place in SYMMETRIES."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that an audit found, and of what."""
+
+    dataset: str
+    root: str
+    pairs: int
+    parts: Mapping[str, Mapping[str, Any]]
+    """By part: how many names its list has, how many pairs are there, the sha256 of the list."""
+    findings: tuple[Finding, ...] = field(repr=False)
+
+    def of(self, kind: str, *parts: str) -> list[Finding]:
+        """Give the findings of a kind that have an image in each of the parts."""
+        return [f for f in self.findings if f.kind == kind and set(parts) <= {image.part for image in f.images}]
+
+    def names(self, kind: str, part: str, other: str) -> list[str]:
+        """Name the images of `part` that a finding of this kind ties to one of `other`."""
+        found = self.of(kind, part, other)
+        return sorted({image.name for finding in found for image in finding.images if image.part == part})
+
+    @property
+    def problems(self) -> int:
+        """How many findings should not be in a data set."""
+        return sum(finding.kind in PROBLEMS for finding in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give everything as plain values."""
+        counts = Counter(finding.kind for finding in self.findings)
+        return {
+            "dataset": self.dataset,
+            "root": self.root,
+            "pairs": self.pairs,
+            "parts": {part: dict(about) for part, about in self.parts.items()},
+            "counts": {kind: counts[kind] for kind in KINDS},
+            "findings": [asdict(f) | {"symmetry": SYMMETRIES[f.symmetry]} for f in self.findings],
+        }
+
+
+@dataclass(frozen=True)
+class Collection:
+    """The pairs to audit."""
+
+    names: Sequence[str]
+    part_of: NDArray[np.int8]
+    """The part of each pair, a place in PARTS; -1 is in no list."""
+    path: Callable[[int, int], Path | None]
+    """Where the image (pair, side) is; None is nowhere."""
+    sides: int = 2
+    incomplete: Mapping[str, int] = field(default_factory=dict)
+    """Regions, and how many of their patches lack a file."""
+
+    def picture(self, index: int, side: int) -> Picture:
+        """Describe one image."""
+        part = PARTS[self.part_of[index]] if self.part_of[index] >= 0 else "none"
+        return Picture(self.names[index], SIDES[side], part, str(self.path(index, side) or ""))
+
+    def read(self, index: int, side: int) -> Array:
+        """Read one image that is there."""
+        path = self.path(index, side)
+        assert path is not None, "only images that were seen are read again"
+        return read_image(path)
+
+
+def collect(dataset: str, root: Path, lists: Lists) -> Collection:
+    """Find the pairs of `rice1`, `rice2`, `tcloud`, `sen12mscr`, or `pairs` (folders cloudy and clear)."""
+    if dataset == "sen12mscr":
+        return _regions(root, lists)
+    if dataset in ("rice1", "rice2"):
+        folders, how = [(root / "cloud", root / "label")], rice.HOW_TO_OBTAIN
+    elif dataset == "tcloud":
+        parts = [root / "train", root / "test"] if (root / "train").is_dir() else [root]
+        folders, how = [(part / "cloud", part / "reference") for part in parts], tcloud.HOW_TO_OBTAIN
+    elif dataset == "pairs":
+        folders = [(root / "cloudy", root / "clear")]
+        how = "ROOT holds two folders, cloudy and clear, with images of equal names"
+    else:
+        raise ConfigError(f"no data set {dataset!r}; there are rice1, rice2, tcloud, sen12mscr and pairs")
+    try:
+        return _folders(folders, lists)
+    except DataNotFoundError as error:
+        raise DataNotFoundError(f"{dataset}: {error}. {how}") from error
+
+
+def _folders(folders: Sequence[tuple[Path, Path]], lists: Lists) -> Collection:
+    files: tuple[dict[str, Path], dict[str, Path]] = ({}, {})
+    for cloudy, clear in folders:
+        files[CLOUDY].update(images_in(cloudy))
+        files[CLEAR].update(images_in(clear))
+    part_of = {name: PARTS.index(part) for part, names in lists.items() for name in names}
+    names = list(dict.fromkeys([*part_of, *files[CLOUDY], *files[CLEAR]]))
+    parts = np.array([part_of.get(name, -1) for name in names], np.int8)
+    return Collection(names, parts, lambda index, side: files[side].get(names[index]))
+
+
+def _regions(root: Path, lists: Lists) -> Collection:
+    regions = [region for names in lists.values() for region in names]
+    index = sen12mscr.PatchIndex(root)
+    found = index.patches(regions)
+    counts = [len(numbers) for numbers in found]
+    region_of, patches = np.repeat(np.arange(len(regions)), counts), np.concatenate(found)
+    parts = np.repeat([PARTS.index(part) for part, names in lists.items() for _ in names], counts)
+
+    def path(pair: int, side: int) -> Path:
+        kind = ("s2_cloudy", "s2", "s1")[side]
+        return sen12mscr.patch_path(root, regions[region_of[pair]], kind, int(patches[pair]))
+
+    names = _PatchNames([region.replace("/", "_") for region in regions], region_of, patches)
+    return Collection(names, parts.astype(np.int8), path, 3, index.incomplete)
+
+
+class _PatchNames(Sequence[str]):
+    """Patch names made when asked for: as strings they would take most of the memory."""
+
+    def __init__(self, regions: Sequence[str], region_of: NDArray[Any], patches: NDArray[Any]) -> None:
+        self.regions, self.region_of, self.patches = regions, region_of, patches
+
+    def __len__(self) -> int:
+        return len(self.patches)
+
+    def __getitem__(self, index: Any) -> Any:
+        return f"{self.regions[self.region_of[index]]}_p{self.patches[index]}"
+
+
+class Looks:
+    """What is remembered of every image, by pair and side."""
+
+    def __init__(self, pairs: int, sides: int, scratch: Path) -> None:
+        self.seen = np.zeros((pairs, sides), bool)
+        self.digest = np.zeros((pairs, sides, 2), np.uint64)
+        self.shape = np.zeros((pairs, sides, 3), np.int32)
+        self.type = np.zeros((pairs, sides), "S2")
+        self.hash = np.zeros((pairs, 2, WAVES, WAVES), np.int8)
+        self.colour = np.zeros((pairs, 3, CELLS, CELLS), np.float16)  # of the clear side, grey levels
+        self.shows = np.full(pairs, np.nan, np.float32)  # how far the clear side shows through the cloudy one
+        shape = (max(pairs, 1), 2, THUMB, THUMB)
+        self.thumb: NDArray[np.int8] = np.memmap(scratch, np.int8, "w+", shape=shape)
+
+    def equal(self, one: int, other: int, side: int) -> bool:
+        """Tell whether two images have the same pixels."""
+        return bool((self.digest[one, side] == self.digest[other, side]).all())
+
+
+def audit(
+    dataset: str,
+    root: str | os.PathLike[str],
+    *,
+    lists: Lists | None = None,
+    within: bool = False,
+    alikes: int = 1,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Report:
+    """Audit a data set under `root`, with its shipped lists or those given by part.
+
+    Copies and alikes are sought across parts, and inside them too with `within` or where there is but one.
+    `alikes` is how many of them to name for each image, the nearest first; `progress` hears (done, total).
+    """
+    try:
+        import PIL  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("Pillow", "data") from error
+    root = Path(root)
+    if lists is None:
+        lists = {} if dataset == "pairs" else {part: load_split(dataset, part).names for part in PARTS}
+    collection = collect(dataset, root, lists)
+    with tempfile.TemporaryDirectory() as scratch:
+        looks = Looks(len(collection.names), collection.sides, Path(scratch, "thumbnails"))
+        findings = [
+            *_scan(collection, looks, progress),
+            *_odd(collection, looks),
+            *_lists(collection, looks, lists),
+        ]
+        findings += _exact(collection, looks)
+        groups = _compared(collection, within)
+        copies = [copy for side in (CLOUDY, CLEAR) for copy in _copies(collection, looks, side, groups)]
+        findings += copies
+        known = {frozenset(image.name for image in copy.images) for copy in copies}
+        findings += _alikes(collection, looks, groups, alikes, known)
+        findings += _mismatched(collection, looks)
+        del looks  # lets go of the temporary file
+    order = list(KINDS)
+    findings.sort(key=lambda f: (order.index(f.kind), [(image.name, image.side) for image in f.images]))
+    parts = {
+        part: {
+            "listed": len(names),
+            "pairs": int((collection.part_of == PARTS.index(part)).sum()),
+            "sha256": names_sha256(names),
+        }
+        for part, names in lists.items()
+    }
+    return Report(dataset, str(root), len(collection.names), parts, tuple(findings))
+
+
+def _compared(collection: Collection, within: bool) -> list[tuple[Indices, Indices]]:
+    """Give the groups to compare, each with each; the later part first, since test is asked about train."""
+    parts = sorted(set(collection.part_of.tolist()) - {-1}) or [-1]
+    members = {part: np.flatnonzero(collection.part_of == part) for part in parts}
+    inside = within or len(parts) == 1
+    return [(members[a], members[b]) for a in parts for b in parts if a > b or (inside and a == b)]
+
+
+@dataclass(frozen=True)
+class _Look:
+    digest: NDArray[np.uint64]
+    shape: tuple[int, ...]
+    type: str
+    small: Floats
+
+
+def _look(path: Path | None) -> _Look | str | None:
+    """Decode an image and shrink it; the text of the error where that fails."""
+    if path is None:
+        return None
+    try:
+        image = read_image(path)
+    except (DataError, DataNotFoundError) as error:
+        return str(error)
+    digest = blake2b(repr((image.shape, image.dtype.str)).encode(), digest_size=16)
+    digest.update(np.ascontiguousarray(image).data)
+    return _Look(np.frombuffer(digest.digest(), np.uint64), image.shape, image.dtype.str[1:], shrink(image))
+
+
+def _scan(
+    collection: Collection, looks: Looks, progress: Callable[[int, int], None], block: int = 128
+) -> Iterator[Finding]:
+    """Look at every file once, a block of pairs at a time."""
+    for region, count in collection.incomplete.items():
+        yield Finding("missing", (Picture(region, "", "", ""),), f"{count} patches lack a file", count)
+    total = len(collection.names)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # the decoders let go of Python's lock
+        for some in _blocks(np.arange(total), block):
+            places = [(int(index), side) for index in some for side in range(collection.sides)]
+            found = dict(zip(places, pool.map(_look, [collection.path(*place) for place in places]), strict=True))
+            for (index, side), look in found.items():
+                if look is None:
+                    yield Finding("missing", (collection.picture(index, side),), "no file of this name")
+                elif isinstance(look, str):
+                    yield Finding("unreadable", (collection.picture(index, side),), look)
+                else:
+                    _remember(looks, index, side, look)
+            for index in some:
+                cloudy, clear = found[index, CLOUDY], found[index, CLEAR]
+                if isinstance(cloudy, _Look) and isinstance(clear, _Look):
+                    looks.shows[index] = shows_through(cloudy.small, clear.small)
+            progress(int(some[-1]) + 1, total)
+
+
+def _remember(looks: Looks, index: int, side: int, look: _Look) -> None:
+    looks.seen[index, side] = True
+    looks.digest[index, side] = look.digest
+    looks.shape[index, side] = look.shape
+    looks.type[index, side] = look.type.encode()
+    if side in (CLOUDY, CLEAR):
+        looks.hash[index, side] = hash_signs(look.small)
+        looks.thumb[index, side] = thumbnail(look.small)
+    if side == CLEAR:
+        looks.colour[index] = cells(look.small, CELLS)
+
+
+def _odd(collection: Collection, looks: Looks) -> Iterator[Finding]:
+    """Find images unlike most of their side, and sides of different size."""
+    for side in range(collection.sides):
+        seen = np.flatnonzero(looks.seen[:, side])
+        kinds = Counter(_kind(looks, index, side) for index in seen)
+        if len(kinds) < 2:
+            continue
+        usual = kinds.most_common(1)[0][0]
+        for index in seen:
+            if (kind := _kind(looks, index, side)) != usual:
+                yield Finding("odd", (collection.picture(int(index), side),), f"{kind}; most are {usual}")
+    sizes = looks.shape[:, :2, 1:]
+    for index in np.flatnonzero(looks.seen[:, :2].all(1) & (sizes[:, 0] != sizes[:, 1]).any(1)):
+        sides = tuple(collection.picture(int(index), side) for side in (CLOUDY, CLEAR))
+        yield Finding("odd", sides, "the two sides differ in size")
+
+
+def _kind(looks: Looks, index: np.int64, side: int) -> str:
+    bands, height, width = looks.shape[index, side]
+    return f"{bands} bands {height}x{width} {np.dtype(looks.type[index, side].decode()).name}"
+
+
+def _lists(collection: Collection, looks: Looks, lists: Lists) -> Iterator[Finding]:
+    """Find names in two lists or in none, and lists that overlap when matched by substring."""
+    for (one, other), names in shared_names(lists).items():
+        for name in names:
+            twice = (Picture(name, "", one, ""), Picture(name, "", other, ""))
+            yield Finding("shared", twice, "in both lists")
+    for (part, other), names in substring_leaks(lists).items():
+        images = tuple(Picture(name, "", part, "") for name in names)
+        note = f"{len(names)} of {len(lists[part])} entries of {part} contain an entry of {other}"
+        yield Finding("substring", images, note, len(names))
+    if lists:
+        for index in np.flatnonzero((collection.part_of < 0) & looks.seen.any(1)):
+            yield Finding("unlisted", (collection.picture(int(index), CLEAR),), "in no list")
+
+
+def _exact(collection: Collection, looks: Looks, at_most: int = 20) -> Iterator[Finding]:
+    """Group images of equal pixels; of a group larger than `at_most` the first are named."""
+    places, digests = np.argwhere(looks.seen), looks.digest[looks.seen]
+    order = np.lexsort((digests[:, 1], digests[:, 0]))
+    starts = np.flatnonzero(np.any(np.diff(digests[order], axis=0) != 0, axis=1)) + 1
+    for group in np.split(order, starts):
+        if len(group) < 2:
+            continue
+        members = places[np.sort(group)]
+        images = tuple(collection.picture(int(index), int(side)) for index, side in members[:at_most])
+        if len({image.name for image in images}) == 1:
+            yield Finding("same", images, "equal pixels")
+        else:
+            yield Finding("exact", images, f"{len(group)} images of equal pixels", len(group))
+
+
+def _blocks(indices: NDArray[Any], size: int) -> Iterator[NDArray[Any]]:
+    for start in range(0, len(indices), size):
+        yield indices[start : start + size]
+
+
+def _copies(
+    collection: Collection, looks: Looks, side: int, groups: Sequence[tuple[Indices, Indices]]
+) -> Iterator[Finding]:
+    """Find copies: hash, thumbnails, closer look. Images of equal pixels are reported as exact alone."""
+
+    @lru_cache(maxsize=256)
+    def view(index: int) -> Floats:
+        return detail(shrink(collection.read(index, side)).mean(0))
+
+    for rows, cols in groups:
+        inside = rows is cols  # each pair comes twice, and every image meets itself
+        rows, cols = (indices[looks.seen[indices, side]] for indices in (rows, cols))
+        for some in _blocks(rows, 256):
+            for (one, other), symmetry in sorted(_candidates(looks, side, some, cols).items()):
+                if looks.equal(one, other, side) or (inside and one > other):
+                    continue
+                correlation = aligned_correlation(turn(view(one), symmetry), view(other))
+                if correlation >= COPY:
+                    images = (collection.picture(one, side), collection.picture(other, side))
+                    note = f"correlation {correlation:.2f}, {SYMMETRIES[symmetry]}"
+                    yield Finding("near", images, note, round(correlation, 4), symmetry)
+
+
+def _candidates(looks: Looks, side: int, rows: Indices, cols: Indices) -> dict[tuple[int, int], int]:
+    """Find pairs of images whose hash and thumbnail agree, and the symmetry in which they agree best."""
+    best: dict[tuple[int, int], tuple[float, int]] = {}
+    for others in _blocks(cols, 8192):
+        for symmetry in range(len(SYMMETRIES)):
+            turned = turn_hash(looks.hash[rows, side], symmetry)
+            near = np.argwhere(hash_distances(turned, looks.hash[others, side]) <= HASH_NEAR)
+            for few in _blocks(near, 4096):
+                one, other = rows[few[:, 0]], others[few[:, 1]]
+                fit = correlate(turn(looks.thumb[one, side], symmetry), looks.thumb[other, side])
+                for at in np.flatnonzero(fit >= THUMB_NEAR):
+                    place = int(one[at]), int(other[at])
+                    best[place] = max(best.get(place, (-1.0, 0)), (float(fit[at]), symmetry))
+    return {place: symmetry for place, (_, symmetry) in best.items()}
+
+
+def _alikes(
+    collection: Collection,
+    looks: Looks,
+    groups: Sequence[tuple[Indices, Indices]],
+    at_most: int,
+    copies: set[frozenset[str]],
+) -> Iterator[Finding]:
+    """Find clear images no more than ALIKE grey levels apart that were not shown to be copies.
+
+    Means over a grid differ by no more than the pixels do: what is farther apart there is not looked at.
+    """
+
+    @lru_cache(maxsize=64)
+    def pixels(index: int) -> Floats:
+        return levels(collection.read(index, CLEAR))
+
+    done: set[frozenset[int]] = set()
+    for rows, cols in groups:
+        rows, cols = (indices[looks.seen[indices, CLEAR]] for indices in (rows, cols))
+        for some in _blocks(rows, 256):
+            for one, nearest in _nearest(looks, some, cols, 2 * at_most + 6).items():
+                found = 0
+                for other, symmetry in nearest:
+                    pair = frozenset((one, other))
+                    known = frozenset((collection.names[one], collection.names[other])) in copies
+                    if one == other or known or pair in done or looks.equal(one, other, CLEAR):
+                        continue
+                    turned, target = turn(pixels(one), symmetry), pixels(other)
+                    apart = float(np.sqrt(np.mean((turned - target) ** 2))) if turned.shape == target.shape else np.inf
+                    if apart <= ALIKE:
+                        done.add(pair)
+                        images = (collection.picture(one, CLEAR), collection.picture(other, CLEAR))
+                        yield Finding("alike", images, f"{apart:.2f} grey levels apart", round(apart, 4), symmetry)
+                        found += 1
+                        if found == at_most:
+                            break
+
+
+def _nearest(looks: Looks, rows: Indices, cols: Indices, count: int) -> dict[int, list[tuple[int, int]]]:
+    """Find for each image the nearest others by their colours, with the symmetry; none that is too far."""
+    best: Floats = np.zeros((len(rows), 0), np.float32)
+    which: Indices = np.zeros((len(rows), 0), np.int64)
+    how: NDArray[np.int8] = np.zeros((len(rows), 0), np.int8)
+    for others in _blocks(cols, 8192):
+        grid = looks.colour[others].reshape(len(others), -1).astype(np.float32)
+        square = np.full((len(rows), len(others)), np.inf, np.float32)
+        symmetries = np.zeros(square.shape, np.int8)
+        for symmetry in range(len(SYMMETRIES)):
+            turned = turn(looks.colour[rows], symmetry).reshape(len(rows), -1).astype(np.float32)
+            apart = (turned**2).sum(1)[:, None] + (grid**2).sum(1) - 2 * turned @ grid.T
+            symmetries[apart < square] = symmetry
+            np.minimum(square, apart, out=square)
+        best = np.concatenate([best, square / grid.shape[1]], 1)
+        which = np.concatenate([which, np.broadcast_to(others, square.shape)], 1)
+        how = np.concatenate([how, symmetries], 1)
+        order = np.argsort(best, axis=1, kind="stable")[:, :count]
+        best = np.take_along_axis(best, order, 1)
+        which, how = np.take_along_axis(which, order, 1), np.take_along_axis(how, order, 1)
+    near = best <= (ALIKE + 0.2) ** 2  # 0.2 for the half precision of the grid
+    return {
+        int(row): list(zip(which[at, near[at]].tolist(), how[at, near[at]].tolist(), strict=True))
+        for at, row in enumerate(rows)
+        if near[at].any()
+    }
+
+
+def _mismatched(collection: Collection, looks: Looks, tries: int = 3) -> Iterator[Finding]:
+    """Find doubtful pairs, and among them those whose cloudy side fits another pair's clear side."""
+    doubtful = np.flatnonzero(looks.shows < DOUBTFUL)
+    for some in _blocks(doubtful, 256):
+        low, high = some[0] - NEIGHBOURS, some[-1] + NEIGHBOURS + 1
+        others = np.flatnonzero(looks.seen[max(low, 0) : high, CLEAR]) + max(low, 0)
+        fit = _fit_of_blocks(looks.thumb[some, CLOUDY], looks.thumb[others, CLEAR])
+        fit[some[:, None] == others] = -1
+        for row, index in enumerate(some):
+            own, cloudy = float(looks.shows[index]), collection.picture(int(index), CLOUDY)
+            best, partner = own, -1
+            for at in np.argsort(-fit[row])[:tries]:
+                if fit[row, at] >= THUMB_FITS:
+                    sides = collection.read(int(index), CLOUDY), collection.read(int(others[at]), CLEAR)
+                    best, partner = max((best, partner), (shows_through(*map(shrink, sides)), int(others[at])))
+            if best >= FITS:
+                note = f"fits clear {collection.names[partner]} ({best:.2f}), not its own ({own:.2f})"
+                yield Finding("mismatched", (cloudy, collection.picture(partner, CLEAR)), note, round(best, 4))
+            else:
+                yield Finding("unconfirmed", (cloudy,), f"best blocks correlate {own:.2f}", round(own, 4))
+
+
+def _fit_of_blocks(cloudy: NDArray[np.int8], clear: NDArray[np.int8]) -> Floats:
+    """Correlate thumbnails (N, ...) with thumbnails (M, ...) in 16 blocks; the mean of the best 4, (N, M)."""
+    rows, cols = (blocks(thumbs.astype(np.float32), THUMB // 4) for thumbs in (cloudy, clear))
+    rows, cols = (cut - cut.mean(2, keepdims=True) for cut in (rows, cols))
+    rows, cols = (cut / np.maximum(np.linalg.norm(cut, axis=2, keepdims=True), 1e-6) for cut in (rows, cols))
+    fits = np.stack([rows[:, at] @ cols[:, at].T for at in range(rows.shape[1])])
+    return np.asarray(np.partition(fits, -4, axis=0)[-4:].mean(0))

@@ -1,0 +1,57 @@
+"""Depthwise convolution whose backward is as fast as its forward on the CPU."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def depthwise_conv(x: Tensor, weight: Tensor) -> Tensor:
+    """Convolve each channel of (B, C, H, W) with its own odd kernel (C, 1, s, s), zero padded to the same size."""
+    size = weight.shape[-1]
+    if size <= 3 or x.device.type != "cpu" or not torch.is_grad_enabled():
+        return F.conv2d(x, weight, padding=size // 2, groups=x.shape[1])
+    return _Depthwise.apply(x, weight)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _Depthwise(torch.autograd.Function):
+    """For kernels above 3 x 3, where oneDNN's gradient to the weights takes 20 to 60 times as long as for 3 x 3.
+
+    The gradient to the input is the convolution of the gradient with the turned kernel. The gradient to the
+    weights is put together from those of 3 x 3 kernels, each the corner of a shifted image.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return F.conv2d(x, weight, padding=weight.shape[-1] // 2, groups=x.shape[1])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        grad, size, channels = grads[0], weight.shape[-1], x.shape[1]
+        grad_x = grad_weight = None
+        if ctx.needs_input_grad[0]:
+            grad_x = F.conv2d(grad, weight.flip(2, 3), padding=size // 2, groups=channels)
+        if ctx.needs_input_grad[1]:
+            grad_weight = torch.empty_like(weight)
+            padded = F.pad(x, (size // 2,) * 4)
+            height, width = x.shape[2] + 2, x.shape[3] + 2
+            for row in range(0, size - 2, 2):
+                for col in range(0, size - 2, 2):
+                    corner = padded[:, :, row : row + height, col : col + width]
+                    grad_weight[:, :, row : row + 3, col : col + 3] = torch.ops.aten.convolution_backward(
+                        grad,
+                        corner.contiguous(memory_format=torch.channels_last),
+                        weight[:, :, :3, :3].contiguous(),
+                        None,
+                        (1, 1),
+                        (0, 0),
+                        (1, 1),
+                        False,
+                        (0, 0),
+                        channels,
+                        (False, True, False),
+                    )[1]
+        return grad_x, grad_weight

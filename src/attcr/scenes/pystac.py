@@ -1,0 +1,150 @@
+"""STAC items: a scene that comes as one, and the item that says how a scene was restored."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pystac
+from rasterio.errors import RasterioError
+from rasterio.warp import transform_geom
+
+from attcr.errors import SceneError
+from attcr.scenes.io import Profile, Scene, is_local, redact
+
+_RASTERS = ("image/tiff", "image/jp2", "image/vnd.stac.geotiff")
+_COMPANIONS = {"scl": "scl", "qa_pixel": "qa_pixel", "qa": "qa_pixel"}
+
+
+@dataclass(frozen=True)
+class ItemBands:
+    """What of a STAC item makes a scene."""
+
+    bands: dict[str, str]
+    """Address of each single-band asset to the band's name."""
+    companions: dict[str, str]
+    """"scl" or "qa_pixel" to where it is."""
+    hints: dict[str, str]
+    """What the item says about the product."""
+
+
+def open_item(href: str) -> ItemBands:
+    """Read a STAC item's bands; the pixels stay where they are."""
+    name = redact(href)
+    if is_local(href) and not Path(href).is_file():
+        raise SceneError(f"{name} does not exist: check the path.")
+    try:
+        item = pystac.Item.from_file(href)
+    except (pystac.STACError, pystac.STACTypeError, OSError, ValueError, KeyError, TypeError) as error:
+        first = (str(error) or repr(error)).splitlines()[0]
+        raise SceneError(f"{name} is not a STAC item: {first}. Expected an item with band assets.") from error
+    bands: dict[str, str] = {}
+    companions: dict[str, str] = {}
+    for key, asset in item.assets.items():
+        address = asset.get_absolute_href()
+        if address is None or not (asset.media_type or "image/tiff").lower().startswith(_RASTERS):
+            continue
+        if key.lower() in _COMPANIONS:
+            companions[_COMPANIONS[key.lower()]] = address
+            continue
+        described = asset.extra_fields.get("bands") or asset.extra_fields.get("eo:bands") or []
+        if len(described) == 1:
+            bands[address] = str(described[0].get("name") or described[0].get("common_name") or key)
+    if not bands:
+        raise SceneError(f"{name} has no raster asset of one band: expected one entry in its `bands`.")
+    properties = item.properties
+    baseline = properties.get("s2:processing_baseline") or properties.get("processing:version") or ""
+    hints = {
+        "PRODUCT_URI": str(properties.get("s2:product_uri") or item.id),
+        "PROCESSING_BASELINE": str(baseline),
+        "PROCESSING_LEVEL": _level(item),
+    }
+    if properties.get("earthsearch:boa_offset_applied"):
+        hints["offset_applied"] = "true"
+    if item.datetime:
+        hints["datetime"] = item.datetime.isoformat()
+    return ItemBands(bands, companions, {key: value for key, value in hints.items() if value})
+
+
+def item_of(scene: Scene, target: Path, files: Mapping[str, tuple[Path, str]], properties: Mapping[str, Any]) -> str:
+    """Give the text of the item for a restored scene.
+
+    `files` are the asset's key to its file, which lies beside the item, and its title. Nothing in the text
+    depends on when or where it was made, so that the same work gives the same bytes.
+    """
+    geometry, bbox = _footprint(scene.profile)
+    when, source = _when(scene)
+    profile = scene.profile
+    item = pystac.Item(
+        id=target.stem,
+        geometry=geometry,
+        bbox=bbox,
+        datetime=when,
+        properties={
+            **properties,
+            "attcr:datetime_from": source,
+            "proj:shape": [profile.height, profile.width],
+            "proj:transform": list(profile.transform)[:6],
+        },
+    )
+    code = profile.crs.to_authority() if profile.crs else None
+    item.properties["proj:code"] = ":".join(code) if code else None
+    item.stac_extensions = ["https://stac-extensions.github.io/projection/v2.0.0/schema.json"]
+    types = {".png": "image/png", ".jpg": "image/jpeg", ".webp": "image/webp"}
+    for key, (path, title) in files.items():
+        roles = {"restored": ["data"], "preview": ["overview"]}.get(key, ["metadata"])
+        kind = types.get(path.suffix.lower(), "image/tiff; application=geotiff; profile=cloud-optimized")
+        item.add_asset(key, pystac.Asset(href=f"./{path.name}", title=title, media_type=kind, roles=roles))
+    item.assets["restored"].extra_fields["bands"] = [
+        {"name": band.name or f"band {i}"} for i, band in enumerate(scene.bands, 1)
+    ]
+    item.add_link(pystac.Link(pystac.RelType.DERIVED_FROM, scene.source))
+    return json.dumps(item.to_dict(include_self_link=False, transform_hrefs=False), indent=2) + "\n"
+
+
+def _level(item: pystac.Item) -> str:
+    told = str(item.properties.get("processing:level") or item.collection_id or "").lower()
+    return "Level-2A" if "l2" in told else "Level-1C" if "l1" in told else ""
+
+
+def _footprint(profile: Profile) -> tuple[dict[str, Any] | None, list[float] | None]:
+    if profile.crs is None:
+        return None, None
+    corners = profile.corners()
+    ring = {"type": "Polygon", "coordinates": [[*corners, corners[0]]]}
+    try:
+        outline: dict[str, Any] = transform_geom(profile.crs, "EPSG:4326", ring, precision=7)
+    except RasterioError:
+        return None, None
+    points = [tuple(point[:2]) for point in outline["coordinates"][0]]
+    lon, lat = [x for x, _ in points], [y for _, y in points]
+    geometry = {"type": "Polygon", "coordinates": [[list(point) for point in points]]}
+    return geometry, [min(lon), min(lat), max(lon), max(lat)]
+
+
+def _when(scene: Scene) -> tuple[datetime, str]:
+    """Give the scene's date: from its item, its tags or its name; else the file's own, and say which."""
+    if "datetime" in scene.hints:
+        return datetime.fromisoformat(scene.hints["datetime"]), "item"
+    stamp = scene.profile.tags.get("", {}).get("TIFFTAG_DATETIME", "")
+    match = re.fullmatch(r"(\d{4}):(\d\d):(\d\d) (\d\d):(\d\d):(\d\d)", stamp)
+    source = "tag"
+    if not match:
+        name = Path(scene.hints.get("name", "").split(" ")[-1]).name
+        match = re.search(r"(?<!\d)((?:19|20)\d\d)(\d\d)(\d\d)(?:T(\d\d)(\d\d)(\d\d))?(?!\d)", name)
+        source = "name"
+    if match:
+        year, month, day, hour, minute, second = (int(number or 0) for number in match.groups())
+        try:
+            return datetime(year, month, day, hour, minute, second, tzinfo=timezone.utc), source
+        except ValueError:
+            pass
+    modified = max((time for _, _, time in scene.identity), default=-1)
+    if modified >= 0:
+        return datetime.fromtimestamp(modified // 10**9, tz=timezone.utc), "file"
+    return datetime.fromtimestamp(0, tz=timezone.utc), "unknown"

@@ -1,0 +1,27 @@
+"""Clouds by s2cloudless: Sentinel Hub's classifier of single Sentinel-2 L1C pixels."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attcr.errors import MissingExtraError
+from attcr.scenes.masks import CLEAR, THICK, THIN, Classes
+
+BANDS = ("B01", "B02", "B04", "B05", "B08", "B8A", "B09", "B10", "B11", "B12")
+"""The bands it needs, in its order."""
+LIKELY, CERTAIN = 0.4, 0.8
+"""Probabilities from which a pixel is thin and thick cloud; 0.4 is the package's own threshold."""
+
+
+def find_clouds(reflectance: NDArray[np.float32]) -> Classes:
+    """Classify top-of-atmosphere reflectance (10, H, W) in the order of `BANDS`."""
+    try:
+        from s2cloudless.cloud_detector import S2PixelCloudDetector
+    except ImportError as error:
+        raise MissingExtraError("s2cloudless", "s2cloudless") from error
+    detector = S2PixelCloudDetector(threshold=LIKELY, average_over=4, dilation_size=2)
+    pixels = np.nan_to_num(reflectance).transpose(1, 2, 0)[None]
+    probability = detector.get_cloud_probability_maps(np.ascontiguousarray(pixels))
+    likely = detector.get_mask_from_prob(probability)[0] > 0
+    return np.where(probability[0] > CERTAIN, THICK, np.where(likely, THIN, CLEAR)).astype(np.uint8)

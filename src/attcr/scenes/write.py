@@ -1,0 +1,228 @@
+"""Write a scene: a working raster that survives a crash, then the published file, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import rasterio
+import rasterio.shutil
+from numpy.typing import NDArray
+from rasterio.enums import ColorInterp, Resampling
+from rasterio.errors import RasterioError
+from rasterio.windows import Window
+from rio_cogeo.cogeo import cog_validate
+
+from attcr.errors import SceneError
+from attcr.scenes.io import Band, Profile
+
+Array = NDArray[Any]
+
+BLOCK = 512
+
+# Formats to publish, and how. GDAL writes the COG, because rio-cogeo's writer resolves GCPs, alpha and
+# masks by warping; rio-cogeo checks it.
+FORMATS: dict[str, tuple[str, dict[str, str]]] = {
+    ".tif": ("COG", {"compress": "DEFLATE", "predictor": "YES", "blocksize": str(BLOCK), "bigtiff": "IF_SAFER"}),
+    ".png": ("PNG", {}),
+    ".jpg": ("JPEG", {"quality": "95"}),
+    ".webp": ("WEBP", {"lossless": "YES"}),
+}
+SAME_FORMAT = {".tiff": ".tif", ".jpeg": ".jpg"}
+LOSSY = (".jpg",)
+_TYPES = {".png": ("uint8", "uint16"), ".jpg": ("uint8",), ".webp": ("uint8",)}
+_COUNTS = {".png": (1, 2, 3, 4), ".jpg": (1, 3), ".webp": (3, 4)}
+ROWS_PER_BLOCK = 16
+
+
+def check_target(target: Path, dtype: str, count: int) -> None:
+    """Refuse a target that could not be written in the end, before any work is done."""
+    suffix = _suffix(target)
+    if suffix not in FORMATS:
+        raise SceneError(
+            f"{target} ends in {target.suffix!r}; expected .tif (Cloud-Optimised GeoTIFF), .png, .jpg or .webp."
+        )
+    if suffix in _TYPES and (dtype not in _TYPES[suffix] or count not in _COUNTS[suffix]):
+        raise SceneError(f"{suffix} cannot hold {count} bands of {dtype}: write {target.with_suffix('.tif')}.")
+    if not target.parent.is_dir():
+        raise SceneError(f"The folder {target.parent} does not exist: make it first.")
+    if not os.access(target.parent, os.W_OK):
+        raise SceneError(f"The folder {target.parent} cannot be written to: choose another, or change its rights.")
+
+
+def check_space(folder: Path, needed: int) -> None:
+    """Refuse when the disk cannot hold the working files."""
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise SceneError(
+            f"{needed / 2**30:.1f} GiB are needed in {folder} while working, and {free / 2**30:.1f} GiB are "
+            "free: choose an output on a larger disk."
+        )
+
+
+def create(path: Path, profile: Profile, bands: Sequence[Band]) -> None:
+    """Make a working raster: uncompressed with every block in place, so that a kill can only spoil pixels."""
+    new = path.with_suffix(".new")
+    nodata = {band.nodata for band in bands}
+    options: dict[str, Any] = {
+        "driver": "GTiff",
+        "height": profile.height,
+        "width": profile.width,
+        "count": len(bands),
+        "dtype": profile.dtype,
+        "crs": profile.crs,
+        "transform": profile.transform,
+        "nodata": bands[0].nodata if len(nodata) == 1 else None,
+        "interleave": "band",
+        "blockysize": ROWS_PER_BLOCK,
+        "bigtiff": "IF_SAFER",
+    }
+    if bands[0].colour == ColorInterp.palette:
+        options["photometric"] = "PALETTE"
+    try:
+        with rasterio.open(new, "w", **options) as dataset:
+            if profile.gcps[0]:
+                dataset.gcps = profile.gcps
+            if profile.rpcs:
+                dataset.rpcs = profile.rpcs
+            dataset.descriptions = [band.description for band in bands]
+            dataset.scales = [band.scale for band in bands]
+            dataset.offsets = [band.offset for band in bands]
+            dataset.units = [band.unit or "" for band in bands]
+            dataset.colorinterp = [band.colour for band in bands]
+            for namespace, tags in profile.tags.items():
+                if tags:
+                    dataset.update_tags(ns=namespace or None, **tags)
+            for index, band in enumerate(bands, 1):
+                if band.colormap:
+                    dataset.write_colormap(index, band.colormap)
+                if band.tags:
+                    dataset.update_tags(index, **band.tags)
+    except (RasterioError, OSError) as error:
+        raise SceneError(f"A working file cannot be made in {path.parent}: {error}") from error
+    new.replace(path)
+
+
+def write_rows(path: Path, top: int, values: Array) -> None:
+    """Write rows (C, rows, W) into a working raster; they are in the file when this returns."""
+    try:
+        with rasterio.open(path, "r+") as dataset:
+            dataset.write(values, window=Window(0, top, values.shape[2], values.shape[1]))
+    except (RasterioError, OSError) as error:
+        raise SceneError(f"Rows cannot be written to {path}: {error}. Is the disk full?") from error
+
+
+def write_mask_rows(path: Path, top: int, mask: NDArray[np.uint8]) -> None:
+    """Write rows (rows, W) of a working raster's own mask band, in a file beside it; begin at row 0."""
+    if top == 0:
+        path.with_name(path.name + ".msk").unlink(missing_ok=True)
+    with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=False), rasterio.open(path, "r+") as dataset:
+        dataset.write_mask(mask, window=Window(0, top, mask.shape[1], mask.shape[0]))
+
+
+def publish(path: Path, target: Path, profile: Profile, bands: Sequence[Band]) -> None:
+    """Turn a working raster into the published file and give it its name in one step.
+
+    A GeoTIFF comes out as a COG with overviews and is checked before it gets the name.
+    """
+    suffix = _suffix(target)
+    driver, options = FORMATS[suffix]
+    source = _with_nodata_of_each_band(path, bands) if len({band.nodata for band in bands}) > 1 else path
+    folder = path.parent / "publish"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    made = folder / target.name
+    if driver == "COG":
+        resampling = Resampling.nearest if any(band.colormap for band in bands) else Resampling.average
+        options = {**options, "overviews": "FORCE_USE_EXISTING" if _add_overviews(path, resampling) else "NONE"}
+    try:
+        rasterio.shutil.copy(source, made, driver=driver, num_threads="ALL_CPUS", **options)
+    except (RasterioError, OSError) as error:
+        raise SceneError(f"{target} cannot be written: {error}") from error
+    if driver == "COG":
+        valid, errors, _ = cog_validate(made, quiet=True)
+        if not valid:
+            raise SceneError(f"{target} would not be a valid COG: {'; '.join(errors)}. Please report this.")
+    # What belongs to the file goes first: under its final name the file is never without it.
+    beside = target.with_name(target.name + ".aux.xml")
+    _add_namespaces(folder / beside.name, profile)
+    if (folder / beside.name).exists():
+        (folder / beside.name).replace(beside)
+    else:
+        beside.unlink(missing_ok=True)
+    made.replace(target)
+
+
+def write_png(path: Path, picture: NDArray[np.uint8]) -> None:
+    """Write a picture (3, H, W) as PNG, whole or not at all."""
+    new = path.with_name(f".{path.name}.new.png")
+    options = {"driver": "PNG", "count": 3, "height": picture.shape[1], "width": picture.shape[2]}
+    with rasterio.open(new, "w", dtype="uint8", **options) as dataset:
+        dataset.write(picture)
+    new.with_name(new.name + ".aux.xml").unlink(missing_ok=True)
+    new.replace(path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text)
+    new.replace(path)
+
+
+def _suffix(target: Path) -> str:
+    suffix = target.suffix.lower()
+    return SAME_FORMAT.get(suffix, suffix)
+
+
+def _add_overviews(path: Path, resampling: Resampling) -> bool:
+    """Put overviews in a file beside a working raster; the COG driver's own way of making them is 5 times slower."""
+    path.with_name(path.name + ".ovr").unlink(missing_ok=True)
+    with rasterio.open(path) as dataset:
+        height, width = dataset.shape
+    factors = []
+    factor = 2
+    while max(height, width) > BLOCK * factor // 2 and min(height, width) >= 8 * factor:
+        factors.append(factor)
+        factor *= 2
+    if factors:
+        settings = {"TIFF_USE_OVR": True, "INTERLEAVE_OVERVIEW": "BAND", "BIGTIFF_OVERVIEW": "IF_SAFER"}
+        with rasterio.Env(**settings), rasterio.open(path, "r+") as dataset:
+            dataset.build_overviews(factors, resampling)
+    return bool(factors)
+
+
+def _with_nodata_of_each_band(path: Path, bands: Sequence[Band]) -> Path:
+    """Wrap a working raster in a VRT that has a nodata value for each band, which a GeoTIFF has not.
+
+    Copied from it, GDAL keeps the first in the COG and the others in the .aux.xml beside it.
+    """
+    wrapped = path.with_suffix(".vrt")
+    rasterio.shutil.copy(path, wrapped, driver="VRT")
+    tree = ElementTree.parse(wrapped)
+    for element, band in zip(tree.iter("VRTRasterBand"), bands, strict=False):
+        if band.nodata is not None:
+            ElementTree.SubElement(element, "NoDataValue").text = repr(band.nodata)
+    tree.write(wrapped)
+    return wrapped
+
+
+def _add_namespaces(path: Path, profile: Profile) -> None:
+    """Put tags of other namespaces than the default one into the .aux.xml, where GDAL looks for them.
+
+    Copying to a COG, GDAL 3.10 keeps either these (COPY_SRC_MDD) or the tags of the bands.
+    """
+    namespaces = {name: tags for name, tags in profile.tags.items() if name and tags}
+    if not namespaces:
+        return
+    root = ElementTree.parse(path).getroot() if path.exists() else ElementTree.Element("PAMDataset")
+    for name, tags in namespaces.items():
+        domain = ElementTree.SubElement(root, "Metadata", domain=name)
+        for key, value in tags.items():
+            ElementTree.SubElement(domain, "MDI", key=key).text = value
+    ElementTree.ElementTree(root).write(path)

@@ -1,0 +1,181 @@
+"""The training task: loss, optimiser, schedule, validation under the att-cr protocol."""
+
+import math
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.utilities.types import OptimizerLRScheduler
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from attcr.ablations import build_network
+from attcr.data import Pair
+from attcr.errors import AttcrError, ConfigError
+from attcr.model import ATTCRConfig, Block
+from attcr.protocols import PROTOCOLS
+from attcr.weights import load_model
+
+
+class NotFiniteError(AttcrError, FloatingPointError):
+    """A loss that is NaN or infinite: the run stops, and the names of its batch are on disk."""
+
+
+class RestorationTask(pl.LightningModule):
+    """Learn to restore: the network of `config` under one loss and one schedule."""
+
+    def __init__(
+        self,
+        config: ATTCRConfig,
+        *,
+        loss: Literal["l1", "mse"] = "l1",
+        lr: float = 4e-4,
+        betas: tuple[float, float] = (0.9, 0.999),
+        weight_decay: float = 1e-4,
+        schedule: Literal["flat-cosine", "multistep"] = "flat-cosine",
+        flat: float = 0.3,
+        min_lr: float = 2e-6,
+        milestones: tuple[float, ...] = (0.5, 2 / 3, 5 / 6),
+        warmup_steps: int = 0,
+        start_from: str | None = None,
+        checkpoint_blocks: bool = False,
+    ) -> None:
+        """Describe how a network is trained.
+
+        Args:
+            config: the network; an `AblationConfig` for one with another paper's attention.
+            loss: mean absolute or mean squared difference.
+            lr: learning rate at its height.
+            betas: of AdamW.
+            weight_decay: of AdamW.
+            schedule: flat then cosine down to `min_lr`, or halved at each of the `milestones`.
+            flat: share of the steps before the cosine begins.
+            min_lr: where the cosine ends.
+            milestones: shares of the steps at which `multistep` halves the rate.
+            warmup_steps: steps over which the rate first rises, in a line from 0.
+            start_from: weights to begin from instead of random ones.
+            checkpoint_blocks: recompute each block in the backward instead of keeping its activations.
+
+        """
+        super().__init__()
+        self.save_hyperparameters()
+        self.network = build_network(config)
+        if start_from is not None:
+            started = load_model(start_from)
+            if started.config != config:
+                raise ConfigError(f"start_from={start_from} is of {started.config}; the run's config is {config}")
+            self.network.load_state_dict(started.state_dict())
+        self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if checkpoint_blocks:
+            for module in self.network.modules():
+                if isinstance(module, Block):
+                    _recompute(module)
+        self.loss = {"l1": F.l1_loss, "mse": F.mse_loss}[loss]
+        self.lr, self.betas, self.weight_decay = lr, betas, weight_decay
+        self.schedule, self.flat, self.min_lr, self.milestones = schedule, flat, min_lr, tuple(milestones)
+        self.warmup_steps = warmup_steps
+
+    def forward(self, cloudy: Tensor) -> Tensor:
+        """Restore a batch; the result is float32."""
+        return self.network(cloudy).float()  # type: ignore[no-any-return]
+
+    def training_step(self, batch: Pair, batch_idx: int) -> Tensor:
+        """Give the loss of a batch; stop the run if it is not finite."""
+        restored = self(batch["cloudy"])
+        loss: Tensor = self.loss(restored, batch["clear"])
+        if not torch.isfinite(loss):
+            path = Path(self.trainer.default_root_dir, f"not-finite-step{self.global_step}.txt")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("\n".join(batch["name"]) + "\n")
+            raise NotFiniteError(
+                f"the loss is {float(loss)} at step {self.global_step}. The names of its batch are in {path}: "
+                "look at these images, or lower the learning rate"
+            )
+        with torch.no_grad():
+            psnr = -10 * torch.log10((restored.clamp(0, 1) - batch["clear"]).square().mean())
+        self.log("loss", loss, prog_bar=True, batch_size=len(batch["name"]))
+        self.log("train_psnr", psnr, prog_bar=True, batch_size=len(batch["name"]))
+        return loss
+
+    def validation_step(self, batch: Pair, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """Score one held-out image under att-cr, or under att-cr-sen12 for 13 bands."""
+        restored = self(batch["cloudy"])[0]
+        clear, scale = batch["clear"][0], 1.0
+        name = "att-cr"
+        if len(clear) == 13:
+            name, scale = "att-cr-sen12", 1 / 5  # DN / 2000 to DN / 10000
+        scores = PROTOCOLS[name].score(restored * scale, clear * scale)
+        for key, value in scores.items():
+            if math.isfinite(value):
+                self.log(
+                    f"val_{key}", value, prog_bar=key == "psnr", batch_size=1, add_dataloader_idx=dataloader_idx > 0
+                )
+
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        """AdamW under the schedule, stepped every step."""
+        optimizer = torch.optim.AdamW(self.parameters(), lr=self.lr, betas=self.betas, weight_decay=self.weight_decay)
+        total = int(self.trainer.estimated_stepping_batches)
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self.rate(step, total))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def rate(self, step: int, total: int) -> float:
+        """The share of `lr` at a step out of `total`."""
+        warm = min((step + 1) / self.warmup_steps, 1.0) if self.warmup_steps else 1.0
+        done = step / max(total, 1)
+        if self.schedule == "multistep":
+            return float(warm * 0.5 ** sum(done >= milestone for milestone in self.milestones))
+        if done <= self.flat:
+            return warm
+        low = self.min_lr / self.lr
+        return warm * (low + (1 - low) * (1 + math.cos(math.pi * (done - self.flat) / (1 - self.flat))) / 2)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep the random state; the order of the data depends on seed and step alone, which are kept too."""
+        checkpoint["torch_rng_state"] = torch.get_rng_state()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Go on with the random state of the checkpoint."""
+        if "torch_rng_state" in checkpoint:
+            torch.set_rng_state(checkpoint["torch_rng_state"])
+
+
+def _recompute(block: Block) -> None:
+    plain = block.forward
+
+    def forward(x: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            return checkpoint(plain, x, use_reentrant=False)  # type: ignore[no-any-return]
+        return plain(x)
+
+    block.forward = forward  # type: ignore[method-assign]
+
+
+class Pace(pl.Callback):
+    """Images a second, and the share of the time that steps wait for data."""
+
+    def __init__(self) -> None:
+        self._began = self._ended = 0.0
+        self._waited = self._worked = 0.0
+
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
+        """Note when a step begins."""
+        self._began = time.perf_counter()
+        if self._ended:
+            self._waited += self._began - self._ended
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Pair, batch_idx: int
+    ) -> None:
+        """Note when it ends, and log the pace since the start of the run."""
+        self._ended = time.perf_counter()
+        self._worked += self._ended - self._began
+        images = len(batch["name"]) * trainer.world_size
+        pl_module.log("images_per_s", images / max(self._ended - self._began, 1e-9), prog_bar=True, batch_size=images)
+        pl_module.log("wait_share", self._waited / max(self._waited + self._worked, 1e-9), batch_size=images)
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Do not count the validation as waiting."""
+        self._ended = 0.0

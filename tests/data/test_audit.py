@@ -1,0 +1,364 @@
+import json
+import resource
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner
+
+from attcr.cli import app
+from attcr.data import SEN12MSCR
+from attcr.data.audit import KINDS, Report, audit
+from attcr.data.clouds import THIN, simulate_clouds
+from attcr.data.looks import SYMMETRIES, turn
+from attcr.data.pairs import read_image
+from attcr.data.sen12mscr import patch_path
+from attcr.data.splits import PARTS, load_split
+from fakes import fake_patch, write_tif
+
+pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+
+
+def noise(seed: int, size: int = 96, contrast: float = 40.0) -> np.ndarray:
+    """A natural-looking image (H, W, 3): waves whose height falls with their frequency."""
+    generator = np.random.default_rng(seed)
+    frequency = np.hypot(np.fft.fftfreq(size)[:, None], np.fft.rfftfreq(size)) * size
+    spectrum = np.fft.rfft2(generator.normal(size=(3, size, size))) / np.maximum(frequency, 1) ** 1.2
+    field = np.fft.irfft2(spectrum, (size, size))
+    field = 0.7 * field[:1] + 0.3 * field
+    grey = 110 + contrast * (field - field.mean()) / field.std()
+    return grey.clip(0, 255).astype(np.uint8).transpose(1, 2, 0)
+
+
+def cloudy(clear: np.ndarray) -> np.ndarray:
+    return (90 + 0.6 * clear).astype(np.uint8)
+
+
+def put(root: Path, name: str, clear: np.ndarray, ending: str = "png", **how: int | bool) -> None:
+    for side, image in (("cloudy", cloudy(clear)), ("clear", clear)):
+        (root / side).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.ascontiguousarray(image)).save(root / side / f"{name}.{ending}", **how)
+
+
+def near(report: Report) -> set[tuple[str, ...]]:
+    return {tuple(sorted(i.name for i in f.images)) for f in report.of("near") if f.images[0].side == "clear"}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for seed in range(16):
+        put(tmp_path, f"t{seed}", noise(seed))
+    for seed in range(16, 24):
+        put(tmp_path, f"e{seed}", noise(seed))
+    return tmp_path
+
+
+def lists(root: Path) -> dict[str, list[str]]:
+    names = sorted(path.stem for path in (root / "clear").iterdir())
+    return {"train": [n for n in names if n[0] == "t"], "test": [n for n in names if n[0] == "e"]}
+
+
+def test_distinct_images_raise_no_alarm(root: Path) -> None:
+    report = audit("pairs", root, lists=lists(root))
+    assert report.findings == ()
+    assert report.problems == 0
+    assert (report.pairs, report.parts["train"]["pairs"], report.parts["test"]["listed"]) == (24, 16, 8)
+
+
+def test_equal_pixels_are_found_whatever_the_file(root: Path) -> None:
+    put(root, "e_copy", noise(3), "webp", lossless=True)
+    report = audit("pairs", root, lists=lists(root))
+    assert [{(i.name, i.side) for i in f.images} for f in report.of("exact")] == [
+        {("t3", "clear"), ("e_copy", "clear")},
+        {("t3", "cloudy"), ("e_copy", "cloudy")},
+    ]
+    assert report.of("near") == []
+    assert report.names("exact", "test", "train") == ["e_copy"]
+
+
+@pytest.mark.parametrize("symmetry", range(8))
+def test_turned_and_reencoded_copies_are_found_with_their_symmetry(root: Path, symmetry: int) -> None:
+    turned = turn(noise(5).transpose(2, 0, 1), symmetry).transpose(1, 2, 0)
+    put(root, "e_copy", turned, "jpg", quality=80)
+    report = audit("pairs", root, lists=lists(root))
+    assert near(report) == {("e_copy", "t5")}
+    finding = report.of("near", "test", "train")[0]
+    back = turn(turned.transpose(2, 0, 1), finding.symmetry)
+    assert np.array_equal(back, noise(5).transpose(2, 0, 1))
+    assert SYMMETRIES[finding.symmetry] in finding.note
+
+
+@pytest.mark.parametrize("window", [np.s_[4:-4, 4:-4], np.s_[4:, 4:], np.s_[:-4, 4:]])
+def test_cropped_copies_are_found(root: Path, window: tuple[slice, slice]) -> None:
+    put(root, "e_copy", noise(60, 256), "png")
+    put(root, "t_first", noise(60, 256)[window], "png")
+    assert near(audit("pairs", root, lists=lists(root))) == {("e_copy", "t_first")}
+
+
+def test_copies_inside_a_part_are_found_when_asked_and_once(root: Path) -> None:
+    put(root, "t_copy", noise(2)[:, ::-1])
+    assert near(audit("pairs", root, lists=lists(root))) == set()
+    found = audit("pairs", root, lists=lists(root), within=True).of("near")
+    assert [tuple(i.name for i in f.images) for f in found] == [("t2", "t_copy")] * 2  # the two sides
+    assert near(audit("pairs", root)) == {("t2", "t_copy")}, "without lists all is one part"
+
+
+def test_plain_images_are_alike_and_not_copies(root: Path) -> None:
+    generator = np.random.default_rng(0)
+    for name in ("t_sea", "e_sea"):
+        sea = np.full((96, 96, 3), (12, 24, 36)) + generator.integers(0, 2, (96, 96, 3))
+        put(root, name, sea.astype(np.uint8))
+    report = audit("pairs", root, lists=lists(root))
+    assert report.of("near") == []
+    assert report.names("alike", "test", "train") == ["e_sea"]
+    assert 0 < (report.of("alike")[0].value or 0) <= 1
+    assert report.problems == 0
+
+
+def test_a_side_that_is_the_same_or_of_another_pair_is_found(root: Path) -> None:
+    Image.fromarray(noise(1)).save(root / "cloudy" / "t1.png")
+    files = [root / "clear" / f"t{number}.png" for number in (6, 7)]
+    first, second = (file.read_bytes() for file in files)
+    files[0].write_bytes(second)
+    files[1].write_bytes(first)
+    report = audit("pairs", root, lists=lists(root))
+    assert [f.images[0].name for f in report.of("same")] == ["t1"]
+    assert [[i.name for i in f.images] for f in report.of("mismatched")] == [["t6", "t7"], ["t7", "t6"]]
+
+
+def test_a_pair_hidden_by_cloud_is_a_note_and_no_problem(root: Path) -> None:
+    Image.fromarray(noise(999)).save(root / "cloudy" / "t4.png")
+    report = audit("pairs", root, lists=lists(root))
+    assert [f.images[0].name for f in report.of("unconfirmed")] == ["t4"]
+    assert report.of("mismatched") == []
+    assert report.problems == 0
+
+
+def test_bad_files_are_named(root: Path) -> None:
+    (root / "clear" / "t0.png").write_bytes(b"no image")
+    (root / "cloudy" / "t1.png").unlink()
+    put(root, "t2", noise(2, 64))
+    Image.fromarray(noise(3, 64)).save(root / "clear" / "t3.png")
+    put(root, "x", noise(77))
+    given = lists(root)
+    given["train"].append("t99")
+    report = audit("pairs", root, lists=given)
+    assert {(f.images[0].name, f.images[0].side) for f in report.of("unreadable")} == {("t0", "clear")}
+    assert {(f.images[0].name, f.images[0].side) for f in report.of("missing")} == {
+        ("t1", "cloudy"),
+        ("t99", "cloudy"),
+        ("t99", "clear"),
+    }
+    assert [(f.images[0].name, len(f.images)) for f in report.of("odd")] == [
+        ("t2", 1), ("t2", 1), ("t3", 1), ("t3", 2)
+    ]  # fmt: skip
+    assert "3 bands 64x64 uint8; most are 3 bands 96x96 uint8" in {f.note for f in report.of("odd")}
+    assert [f.images[0].name for f in report.of("unlisted")] == ["x"]
+
+
+def test_lists_that_share_names_or_match_by_substring_are_found(root: Path) -> None:
+    given = lists(root)
+    given["test"].append("t1")
+    report = audit("pairs", root, lists=given)
+    assert [f.images[0].name for f in report.of("shared")] == ["t1"]
+    leak = report.of("substring", "train")[0]
+    assert {i.name for i in leak.images} == {"t1", *(f"t{n}" for n in range(10, 16))}
+
+
+@pytest.fixture
+def regions(tmp_path: Path) -> Path:
+    """All 175 regions of SEN12MS-CR, one small patch each, all different."""
+    for part in PARTS:
+        for region in load_split("sen12mscr", part).names:
+            for kind in ("s1", "s2", "s2_cloudy"):
+                seed = int.from_bytes(f"{region}{kind}".encode(), "little")
+                write_tif(patch_path(tmp_path, region, kind, 7), fake_patch(kind, seed, 16))
+    return tmp_path
+
+
+def test_substring_matching_leaks_6_of_10_test_regions_of_a_sen12mscr_tree_and_ours_none(
+    regions: Path,
+) -> None:
+    report = audit("sen12mscr", regions)
+    assert report.pairs == 175
+    assert [f.note for f in report.of("substring", "test")] == ["6 of 10 entries of test contain an entry of train"]
+    assert report.of("exact") == report.of("near") == report.of("odd") == []
+
+    # What a loader does that keeps each path with `s2_cloudy_1` in it, and what ours does.
+    files = sorted(regions.rglob("*_s2_cloudy_*.tif"))
+    train = load_split("sen12mscr", "train").names
+    wanted = [f"{season}_s2_cloudy_{number}" for season, number in (region.split("/") for region in train)]
+    loaded = {f.name.replace("_s2_cloudy", "")[:-4] for f in files if any(text in f.name for text in wanted)}
+    test = set(SEN12MSCR(regions, "test").names)
+    assert len(test) == 10
+    assert len(test & loaded) == 6
+    assert len(test & set(SEN12MSCR(regions, "train").names)) == 0
+
+
+def test_a_damaged_sar_file_and_an_incomplete_patch_are_found(regions: Path) -> None:
+    patch_path(regions, "ROIs1158_spring/31", "s1", 7).write_bytes(b"")
+    patch_path(regions, "ROIs1158_spring/44", "s2", 7).unlink()
+    report = audit("sen12mscr", regions)
+    assert [(f.images[0].name, f.images[0].side) for f in report.of("unreadable")] == [("ROIs1158_spring_31_p7", "sar")]
+    assert [(f.images[0].name, f.note) for f in report.of("missing")] == [
+        ("ROIs1158_spring/44", "1 patches lack a file")
+    ]
+
+
+def test_the_command_prints_a_table_writes_json_and_a_contact_sheet(root: Path, tmp_path: Path) -> None:
+    put(root, "e_copy", noise(5)[::-1], "jpg", quality=80)
+    files = []
+    for part, names in lists(root).items():
+        file = tmp_path / f"{part}.txt"
+        file.write_text("".join(f"{name}.png\n" for name in names))
+        files += ["--list", f"{part}={file}"]
+    out = tmp_path / "out"
+    command = ["audit", "--data", "pairs", "--root", str(root)]
+    run = CliRunner().invoke(app, [*command, *files, "--out", str(out)])
+    assert run.exit_code == 1, run.output
+    assert f"pairs at {root}: 25 pairs" in run.output
+    assert "      2  near " in run.output
+    assert "near: 1 test images have one in train: e_copy" in run.output
+    report = json.loads((out / "audit.json").read_text())
+    assert report["counts"] == {kind: 2 if kind == "near" else 0 for kind in KINDS}
+    assert report["findings"][0]["symmetry"] == "flipped top-bottom"
+    sheet = np.asarray(Image.open(out / "contact_1.png"))
+    assert sheet.std() > 20
+    assert not (out / "contact_2.png").exists()
+    run = CliRunner().invoke(app, [*command, "--list", "dev=x"])
+    assert run.exit_code != 0
+    assert "--list takes PART=FILE" in str(run.exception)
+
+
+PLANTED: dict[str, Callable[[np.ndarray], tuple[np.ndarray, str, dict[str, int | bool]]]] = {
+    "exact": lambda image: (image, "webp", {"lossless": True}),
+    "reencoded": lambda image: (image, "jpg", {"quality": 75}),
+    "flipped": lambda image: (image[:, ::-1], "png", {}),
+    "turned": lambda image: (np.rot90(image), "png", {}),
+    "cropped": lambda image: (image[4:-4, 4:-4], "png", {}),
+}
+
+
+def real_images(shared_data: Path) -> list[Path]:
+    """300 distinct real images: 100 of RICE1, 150 of Sentinel-2, 50 of RICE2 (sea, desert, forest)."""
+    return [
+        *sorted((shared_data / "rice1_256" / "label").iterdir()),
+        *sorted((shared_data / "clear_s2_rgb").iterdir()),
+        *(shared_data / "rice2" / "label" / f"{number}.webp" for number in range(0, 736, 15)),
+    ]
+
+
+def plant(
+    root: Path, images: Iterable[Path], every: int, ways: Sequence[str]
+) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """Make a tree of real images in train, and in test copies of each `every`-th, the ways in turn."""
+    given: dict[str, list[str]] = {"train": [], "test": []}
+    planted = {}
+    for at, path in enumerate(images):
+        image = read_image(path).transpose(1, 2, 0)[:256, :256]
+        put(root, f"{at}", image, "png", compress_level=1)
+        given["train"].append(f"{at}")
+        if at % every == 0:
+            way = ways[at // every % len(ways)]
+            copy, ending, how = PLANTED[way](image)
+            put(root, f"copy{at}", copy, ending, **how)
+            given["test"].append(f"copy{at}")
+            planted[f"copy{at}"] = way
+    return given, planted
+
+
+def check_planted(root: Path, given: dict[str, list[str]], planted: dict[str, str]) -> None:
+    report = audit("pairs", root, lists=given, within=True)
+    found: dict[str, set[str]] = {}
+    for kind in ("exact", "near"):
+        for finding in report.of(kind):
+            if finding.images[0].side == "clear":
+                first, second = sorted(image.name for image in finding.images)
+                assert second == f"copy{first}", f"false alarm: {kind} {first} {second} {finding.note}"
+                found.setdefault(second, set()).add(kind)
+    missed = {name: way for name, way in planted.items() if name not in found}
+    assert missed == {}
+    assert all((found[name] == {"exact"}) == (way == "exact") for name, way in planted.items())
+
+
+def test_planted_copies_of_real_images_are_all_found(shared_data: Path, tmp_path: Path) -> None:
+    images = real_images(shared_data)[::6]
+    check_planted(tmp_path, *plant(tmp_path, images, 2, list(PLANTED)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", PLANTED)
+def test_300_copies_of_300_real_images_are_all_found(shared_data: Path, tmp_path: Path, way: str) -> None:
+    images = real_images(shared_data)
+    assert len(images) == 300
+    check_planted(tmp_path, *plant(tmp_path, images, 1, [way]))
+
+
+@pytest.mark.slow
+def test_300_distinct_real_images_raise_no_alarm(shared_data: Path, tmp_path: Path) -> None:
+    for at, path in enumerate(real_images(shared_data)):
+        put(tmp_path, str(at), read_image(path).transpose(1, 2, 0)[:256, :256], "png", compress_level=1)
+    report = audit("pairs", tmp_path)
+    assert report.pairs == 300
+    assert report.problems == 0
+
+
+def test_seas_of_rice2_are_alike_and_no_copies(shared_data: Path, tmp_path: Path) -> None:
+    names = [str(number) for number in range(600, 636)]
+    for folder in ("cloud", "label"):
+        (tmp_path / folder).mkdir()
+        for name in names:
+            (tmp_path / folder / f"{name}.webp").symlink_to(shared_data / "rice2" / folder / f"{name}.webp")
+    test = set(load_split("rice2", "test").names)
+    given = {"train": [n for n in names if n not in test], "test": [n for n in names if n in test]}
+    report = audit("rice2", tmp_path, lists=given)
+    assert report.problems == 0
+    assert {"602", "606", "607", "614", "621", "632"} <= set(report.names("alike", "test", "train"))
+
+
+@pytest.mark.slow
+def test_the_lists_of_rice2_have_no_copies_and_ours_no_alikes(shared_data: Path) -> None:
+    given = {part: (shared_data / "rice2" / f"{part}_list.txt").read_text().split() for part in ("train", "test")}
+    report = audit("rice2", shared_data / "rice2", lists=given)
+    assert report.problems == 0
+    assert len(report.names("alike", "test", "train")) == 25
+    ours = audit("rice2", shared_data / "rice2")
+    assert ours.problems == 0
+    assert ours.of("alike") == []
+    assert len(ours.of("unlisted")) == 57
+
+
+@pytest.mark.slow
+def test_122218_patches_are_audited_in_bounded_memory(tmp_path: Path) -> None:
+    every = [region for part in PARTS for region in load_split("sen12mscr", part).names]
+    count, size = 122_218, 16
+    generator = np.random.default_rng(0)
+    made = 0
+    for at, region in enumerate(every):
+        for number in range(count // 175 + (at < count % 175)):
+            for kind in ("s1", "s2", "s2_cloudy"):
+                bands = generator.integers(0, 4000, (2 if kind == "s1" else 13, size, size)).astype(np.uint16)
+                write_tif(patch_path(tmp_path, region, kind, number), bands)
+            made += 1
+    assert made == count
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    report = audit("sen12mscr", tmp_path)
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"\n{before:.0f} MB before, {after:.0f} MB at most, {len(report.findings)} findings")
+    assert report.pairs == count
+    assert report.of("exact") == report.of("near") == []
+    assert after - before < 1500
+
+
+def test_simulated_pairs_belong_together(tmp_path: Path) -> None:
+    for number in range(6):
+        clear = noise(number)
+        put(tmp_path, str(number), clear)
+        image = torch.from_numpy(clear.transpose(2, 0, 1) / np.float32(255))
+        veiled = simulate_clouds(image, THIN, generator=torch.Generator().manual_seed(number)).cloudy
+        picture = (veiled.numpy().transpose(1, 2, 0) * 255).astype(np.uint8)
+        Image.fromarray(picture).save(tmp_path / "cloudy" / f"{number}.png")
+    assert audit("pairs", tmp_path).findings == ()

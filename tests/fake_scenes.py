@@ -1,0 +1,102 @@
+"""Small scenes and cheap networks for tests."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import rasterio
+import torch
+from affine import Affine
+from torch import Tensor, nn
+
+from attcr.sensors import PICTURE_RANGE, Sensor
+
+UTM = {"crs": "EPSG:32633", "transform": Affine(10, 0, 600000, 0, -10, 5500020)}
+SENSORS = {
+    "uint8": Sensor("any uint8", (), 1 / 255, 0.0, PICTURE_RANGE),
+    "uint16": Sensor("any uint16", (), 1e-4, 0.0, PICTURE_RANGE),  # clips above 10000
+    "int16": Sensor("any int16", (), 1e-4, 0.0, PICTURE_RANGE),  # clips below 0 and above 10000
+    "float32": Sensor("any float32", (), 1.0, 0.0, PICTURE_RANGE),  # clips outside 0..1
+}
+
+
+def noise(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
+    """Every value of the type can occur, infinities and NaN aside."""
+    rng = np.random.default_rng(seed)
+    kind = np.dtype(dtype)
+    if kind.kind == "f":
+        return (rng.normal(size=shape) * 10.0 ** rng.integers(-6, 6, shape)).astype(kind)
+    info = np.iinfo(kind)
+    return rng.integers(info.min, info.max, shape, endpoint=True).astype(kind)
+
+
+def make(path: Path, values: np.ndarray, after: Callable[[Any], None] | None = None, **profile: Any) -> Path:
+    """Write a GeoTIFF (or what `driver` says); `after` sees it open for writing."""
+    count, height, width = values.shape
+    options = {"driver": "GTiff", "count": count, "height": height, "width": width, "dtype": values.dtype}
+    with (
+        rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True),
+        rasterio.open(path, "w", **{**options, **profile}) as file,
+    ):
+        file.write(values)
+        if after:
+            after(file)
+    return path
+
+
+def read(path: Path | str) -> np.ndarray:
+    """All of a raster's values."""
+    with rasterio.open(path) as file:
+        return file.read()
+
+
+def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
+    """Equal to the bit, NaN and the sign of zero included."""
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+class Same(nn.Module):
+    """A network that returns its input."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Change nothing."""
+        return x
+
+
+class Counting(nn.Module):
+    """A network that darkens its input and counts the tiles it saw."""
+
+    def __init__(self, factor: float = 0.5) -> None:
+        super().__init__()
+        self.factor = factor
+        self.tiles = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Multiply."""
+        self.tiles += x.shape[0]
+        return x * self.factor
+
+
+class Smooth(nn.Module):
+    """Random but smooth weights that see each tile's own edges and mean, as a real network does."""
+
+    def __init__(self, channels: int = 3, seed: int = 0) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.mix = nn.Conv2d(channels, 16, 5, padding=2)
+        self.out = nn.Conv2d(16, channels, 5, padding=2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add a small change that depends on the neighbourhood and on the whole tile."""
+        hidden = torch.tanh(self.mix(x - x.mean(dim=(2, 3), keepdim=True)))
+        return x + 0.2 * self.out(hidden) + 0.05 * x.mean(dim=(2, 3), keepdim=True)
+
+
+def smooth_picture(bands: int, height: int, width: int) -> np.ndarray:
+    """A picture without edges, 0..1, of slanted waves: the mean step is the same in every row and column."""
+    y, x = np.mgrid[0:height, 0:width]
+    waves: Sequence[np.ndarray] = [
+        0.5 + 0.4 * np.sin(2 * np.pi * ((5 + b) * x / width + (4 + b) * y / height)) for b in range(bands)
+    ]
+    return np.stack(waves).astype(np.float32)

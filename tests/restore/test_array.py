@@ -1,0 +1,247 @@
+"""The walk of a pixel, in memory."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from attcr.errors import ConfigError, SceneError, ShapeError
+from attcr.restore import RestoreOptions, restore_array
+from attcr.restore.array import LOW_CONFIDENCE, NODATA, ORIGINAL, UNDER_THICK, UNDER_THIN
+from attcr.sensors import PICTURE
+from fake_scenes import SENSORS, Counting, Same, Smooth, noise, same_bits, smooth_picture
+
+
+def options(kind: str, **more: object) -> RestoreOptions:
+    return RestoreOptions(**{"sensor": SENSORS[kind], "tile": 64, "overlap": 16, **more})  # type: ignore[arg-type]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    dtype=st.sampled_from(sorted(SENSORS)),
+    height=st.integers(1, 150),
+    width=st.integers(1, 150),
+    seed=st.integers(0, 1000),
+    masked=st.booleans(),
+    nodata=st.sampled_from([None, 0.0, 7.0]),
+)
+def test_a_network_that_changes_nothing_gives_back_every_bit(
+    dtype: str, height: int, width: int, seed: int, masked: bool, nodata: float | None
+) -> None:
+    image = noise(dtype, (2, height, width), seed)
+    rng = np.random.default_rng(seed)
+    if dtype == "float32":
+        image[rng.random(image.shape) < 0.05] = np.nan
+        image[rng.random(image.shape) < 0.01] = -0.0
+        image[rng.random(image.shape) < 0.01] = np.inf
+    clouds = (rng.random((height, width)) < 0.01) if masked else None
+    out = restore_array(image, Same(), clouds=clouds, options=options(dtype, nodata=nodata))
+    assert same_bits(out.image, image)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    dtype=st.sampled_from(sorted(SENSORS)),
+    seed=st.integers(0, 10_000),
+    dilate=st.integers(0, 12),
+    feather=st.integers(0, 12),
+    share=st.sampled_from([0.0, 0.0003, 0.003, 0.02]),
+)
+def test_outside_the_rim_of_the_mask_every_pixel_leaves_with_the_bits_it_came_with(
+    dtype: str, seed: int, dilate: int, feather: int, share: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    height, width = rng.integers(1, 120, 2)
+    image = noise(dtype, (2, height, width), seed)
+    clouds = rng.random((height, width)) < share
+    model = Counting(0.5)
+    out = restore_array(image, model, clouds=clouds, options=options(dtype, dilate=dilate, feather=feather))
+    y, x = np.nonzero(clouds)
+    rows, cols = np.mgrid[0:height, 0:width]
+    distance = np.full((height, width), np.inf)
+    for cloud_row, cloud_col in zip(y, x, strict=True):
+        distance = np.minimum(distance, np.hypot(rows - cloud_row, cols - cloud_col))
+    outside = distance > dilate + feather
+    assert same_bits(out.image[:, outside], image[:, outside])
+    assert (out.quality[outside] == ORIGINAL).all()
+    if not clouds.any():
+        assert model.tiles == 0
+
+
+def test_inside_the_mask_the_network_decides_and_the_rim_fades() -> None:
+    image = np.full((1, 64, 64), 200, np.uint8)
+    clouds = np.zeros((64, 64), np.uint8)
+    clouds[:, :16] = 2
+    out = restore_array(image, Counting(0.5), clouds=clouds, options=options("uint8", dilate=4, feather=4))
+    line = out.image[0, 30].astype(int)
+    assert (line[:20] == 100).all()
+    assert (np.diff(line[19:25]) > 0).all()
+    assert (line[24:] == 200).all()
+    assert (out.quality[30, :16] == UNDER_THICK).all()
+    assert (out.quality[30, 16:24] == UNDER_THIN).all()
+
+
+def test_tiles_without_a_cloudy_pixel_never_reach_the_network() -> None:
+    model = Counting()
+    clouds = np.zeros((640, 640), bool)
+    clouds[8, 8] = True
+    restore_array(noise("uint8", (3, 640, 640)), model, clouds=clouds, options=options("uint8", dilate=2, feather=2))
+    assert model.tiles == 1
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_one_bad_pixel_stays_bad_and_changes_nothing_beyond_its_tiles(bad: float) -> None:
+    image = smooth_picture(3, 200, 200)
+    model = Smooth()
+    settings = RestoreOptions(sensor=PICTURE, tile=64, overlap=16)
+    whole = restore_array(image, model, options=settings).image
+    hurt = image.copy()
+    hurt[1, 100, 100] = bad
+    out = restore_array(hurt, model, options=settings)
+    assert same_bits(out.image[1, 100, 100], hurt[1, 100, 100])
+    assert out.quality[100, 100] == LOW_CONFIDENCE  # the other two bands were restored
+    hurt[:, 100, 100] = bad
+    out = restore_array(hurt, model, options=settings)
+    assert not np.isfinite(out.image[:, 100, 100]).any()
+    assert out.quality[100, 100] == NODATA
+    others = np.ones((200, 200), bool)
+    others[100, 100] = False
+    assert np.isfinite(out.image[:, others]).all()
+    changed = np.abs(out.image - whole).max(axis=0) > 0
+    rows, cols = np.nonzero(changed & others)
+    assert rows.min() > 100 - 64
+    assert rows.max() < 100 + 64
+    assert cols.min() > 100 - 64
+    assert cols.max() < 100 + 64
+
+
+def test_a_nodata_pixel_stays_and_no_restored_pixel_becomes_one() -> None:
+    image = noise("uint16", (2, 90, 90)) | 1
+    image[:, 40:50, 40:50] = 0
+    out = restore_array(image, Counting(0.0), options=options("uint16", nodata=0))
+    assert (out.image[:, 40:50, 40:50] == 0).all()
+    assert (out.image[:, out.quality != NODATA] == 1).all()
+
+
+def test_changing_only_the_batch_changes_nothing() -> None:
+    image = smooth_picture(3, 150, 170)
+    one = restore_array(image, Smooth(), options=RestoreOptions(sensor=PICTURE, tile=64, batch=1, overlap=16))
+    many = restore_array(image, Smooth(), options=RestoreOptions(sensor=PICTURE, tile=64, batch=5, overlap=16))
+    assert np.allclose(one.image, many.image, atol=1e-6)
+
+
+class LeftToRight(nn.Module):
+    """A network with a direction, as a scan has one."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 0.1 * torch.cumsum(x, dim=3) / x.shape[3]
+
+
+def test_the_spread_of_the_eight_views_is_what_they_differ_by() -> None:
+    image = smooth_picture(2, 40, 48)
+    settings = RestoreOptions(sensor=PICTURE, tile=64, overlap=16, confidence=True)
+    same = restore_array(image, Counting(0.5), options=settings)
+    assert same.spread is not None
+    assert same.spread.max() < 1e-6
+    out = restore_array(image, LeftToRight(), options=settings)
+    x = torch.from_numpy(np.clip(image, 0, 1))[None]
+    views = []
+    for flip in (False, True):
+        for turns in range(4):
+            seen = torch.rot90(x.flip(3) if flip else x, turns, (2, 3))
+            back = torch.rot90(LeftToRight()(seen) - seen, -turns, (2, 3))
+            views.append((back.flip(3) if flip else back)[0].numpy())
+    assert np.allclose(out.spread, np.std(views, axis=0).mean(axis=0), atol=1e-6)
+    plain = restore_array(image, LeftToRight(), options=RestoreOptions(sensor=PICTURE, tile=64, overlap=16))
+    assert same_bits(plain.image, out.image)
+
+
+def test_low_precision_changes_only_what_the_network_changes() -> None:
+    image = noise("uint16", (3, 50, 50))
+    out = restore_array(image, Same(), options=options("uint16", dtype="bfloat16"))
+    assert same_bits(out.image, image)
+
+
+class Broken(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x / 0
+
+
+@pytest.mark.parametrize(
+    ("image", "changes", "error", "text"),
+    [
+        (np.zeros((3, 4), np.uint8), {}, ShapeError, "(C, H, W)"),
+        (np.zeros((3, 0, 4), np.uint8), {}, ShapeError, "at least one pixel"),
+        (np.zeros((3, 9, 9), np.uint16), {}, SceneError, "sensor"),
+        (np.zeros((3, 9, 9), np.uint16), {"sensor": "rgb8"}, SceneError, "0..255 in uint8"),
+        (np.zeros((3, 9, 9), np.uint8), {"sensor": "s2-l2a"}, SceneError, "rgb8"),
+        (np.full((3, 9, 9), 4000.0, np.float32), {}, SceneError, "digital numbers"),
+        (np.full((3, 9, 9), 200, np.uint16), {"sensor": "s2-l2a"}, SceneError, "8 bits"),
+        (np.full((3, 9, 9), 500, np.uint16), {"sensor": "s2-l2a-n0400"}, SceneError, "below reflectance 0"),
+        (np.zeros((3, 9, 9), np.uint8), {"mask": "auto"}, ConfigError, "clouds"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_remedy(
+    image: np.ndarray, changes: dict[str, str], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error) as caught:
+        restore_array(image, Same(), options=RestoreOptions(**changes))  # type: ignore[arg-type]
+    assert text in str(caught.value)
+
+
+def test_a_network_that_gives_nan_is_an_error_not_a_black_patch() -> None:
+    with pytest.raises(SceneError, match="not numbers"):
+        restore_array(np.ones((3, 9, 9), np.uint8), Broken(), options=RestoreOptions())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"tile": 4}, {"overlap": 200}, {"batch": 0}, {"dilate": -1}, {"dtype": "float8"}, {"sensor": "modis"}],
+)
+def test_options_that_cannot_be_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        RestoreOptions(**changes)  # type: ignore[arg-type]
+
+
+def test_the_digest_tells_apart_what_decides_the_result_and_only_that() -> None:
+    plain = RestoreOptions()
+    assert plain.digest() == RestoreOptions(device="cuda", batch=7).digest()
+    different = [
+        RestoreOptions(tile=128), RestoreOptions(overlap=8), RestoreOptions(dtype="bfloat16"),
+        RestoreOptions(sensor="rgb8"), RestoreOptions(bands=("1", "2", "3")), RestoreOptions(mask="auto"),
+        RestoreOptions(dilate=1), RestoreOptions(feather=1), RestoreOptions(sar="x.tif"),
+        RestoreOptions(nodata=0), RestoreOptions(confidence=True), RestoreOptions(sensor=SENSORS["uint16"]),
+        RestoreOptions(sensor=SENSORS["int16"]), plain,
+    ]  # fmt: skip
+    assert len({one.digest() for one in different}) == len(different)
+
+
+def seam_ratio(out: np.ndarray, starts: list[int], size: int) -> float:
+    """Mean step across columns where a tile begins or ends, over the mean step elsewhere."""
+    steps = np.abs(np.diff(out, axis=2)).mean(axis=(0, 1))
+    borders = sorted({c - 1 for start in starts for c in (start, start + size) if 0 < c < out.shape[2]})
+    elsewhere = np.setdiff1d(np.arange(steps.size), borders)
+    return float(steps[borders].mean() / steps[elsewhere].mean())
+
+
+def test_tile_borders_do_not_show_on_a_smooth_scene_and_where_tiles_start_matters_little() -> None:
+    from attcr.restore.array import Network, Walk, _ArrayRows
+    from attcr.scenes.tiles import grid
+
+    image = smooth_picture(3, 500, 520)
+    model = Smooth()
+    settings = RestoreOptions(sensor=PICTURE, tile=128, overlap=32)
+    results = []
+    for origin in (0, 48):
+        tiles = grid(500, 520, tile=128, overlap=32, origin=origin)
+        walk = Walk(_ArrayRows(image, None), Network(model, settings), PICTURE, tiles, None, [None] * 3, settings)
+        out = np.concatenate([strip.values for strip in walk.strips()], axis=1)
+        assert seam_ratio(out, list(tiles.cols), 128) <= 1.02
+        assert seam_ratio(out.transpose(0, 2, 1), list(tiles.rows), 128) <= 1.02
+        results.append(out)
+    change = np.abs(results[0] - image).max()
+    shift = np.abs(results[0] - results[1]).max()
+    assert change > 0.02  # the network does something
+    assert shift < 0.05  # of 1: the bound that docs/restore.md states

@@ -1,0 +1,507 @@
+"""Whole scenes in, cloud-free scenes out."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rasterio
+from affine import Affine
+from rasterio.control import GroundControlPoint
+from rasterio.crs import CRS
+from rasterio.enums import ColorInterp
+from rasterio.rpc import RPC
+from rio_cogeo.cogeo import cog_validate
+
+from attcr.errors import AttcrWarning, SceneError
+from attcr.restore import Progress, RestoreOptions, plan_scene, restore_scene
+from fake_scenes import SENSORS, UTM, Counting, Same, Smooth, make, noise, read, same_bits, smooth_picture
+
+
+def coarser(factor: int) -> Affine:
+    t = UTM["transform"]
+    return Affine(t.a * factor, 0, t.c, 0, t.e * factor, t.f)
+
+
+SIZES = [(1, 1), (7, 300), (255, 257), (1000, 1)]
+
+
+def options(kind: str = "uint8", **more: object) -> RestoreOptions:
+    return RestoreOptions(**{"sensor": SENSORS[kind], "tile": 128, "overlap": 16, **more})  # type: ignore[arg-type]
+
+
+def described(path: Path) -> dict[str, Any]:
+    """All that a raster says beside its pixels and how they are stored."""
+    with rasterio.open(path) as file:
+        return {
+            "crs": file.crs,
+            "transform": file.transform,
+            "dtypes": file.dtypes,
+            "nodata": [None if v is None else repr(v) for v in file.nodatavals],
+            "names": file.descriptions,
+            "scales": file.scales,
+            "offsets": file.offsets,
+            "units": file.units,
+            "tags": file.tags(),
+            "own tags": file.tags(ns="MINE"),
+            "band tags": [file.tags(i) for i in file.indexes],
+            "colours": file.colorinterp,
+            "colormap": file.colormap(1) if file.colorinterp[0] == ColorInterp.palette else None,
+            "gcps": [point.asdict() for point in file.gcps[0]],
+            "gcps crs": file.gcps[1],
+            "rpcs": file.rpcs.to_gdal() if file.rpcs else None,
+            "mask flags": file.mask_flag_enums,
+            "mask": file.dataset_mask().tobytes(),
+        }
+
+
+@pytest.mark.parametrize("kind", sorted(SENSORS))
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    "size",
+    [*SIZES, pytest.param((2049, 1537), marks=pytest.mark.slow)],
+    ids=lambda size: f"{size[0]}x{size[1]}",
+)
+def test_a_network_that_changes_nothing_gives_the_scene_back_to_the_bit(
+    tmp_path: Path, kind: str, size: tuple[int, int], masked: bool
+) -> None:
+    values = noise(kind, (3, *size))
+    if kind == "float32":
+        values[:, size[0] // 2, size[1] // 2] = np.nan
+    nodata = float("nan") if kind == "float32" else 0
+
+    def name_things(file: Any) -> None:
+        file.descriptions = ("B04", "B03", "B02")
+        file.scales, file.offsets, file.units = (1e-4,) * 3, (-0.1,) * 3, ("reflectance",) * 3
+        file.update_tags(TIFFTAG_DATETIME="2021:04:10 10:00:21", HELLO="world", AREA_OR_POINT="Point")
+        file.update_tags(ns="MINE", KEY="value")
+        file.update_tags(2, BAND="two")
+
+    source = make(tmp_path / "in.tif", values, name_things, nodata=nodata, **UTM)
+    clouds = (np.random.default_rng(1).random((1, *size)) < 0.01).astype(np.uint8)
+    mask = str(make(tmp_path / "clouds.tif", clouds, **UTM)) if masked else "none"
+    restore_scene(source, tmp_path / "out.tif", Same(), options=options(kind, mask=mask))
+    assert same_bits(read(tmp_path / "out.tif"), values)
+    assert described(tmp_path / "out.tif") == described(source)
+    for name in ("out.tif", "out_quality.tif"):
+        assert cog_validate(tmp_path / name, quiet=True)[0], name
+
+
+def gcps(file: Any) -> None:
+    points = [
+        GroundControlPoint(row=r, col=c, x=10 + c * 0.01, y=50 - r * 0.01, z=0, id=str(i))
+        for i, (r, c) in enumerate([(0, 0), (0, 70), (60, 0), (60, 70)])
+    ]
+    file.gcps = (points, CRS.from_epsg(4326))
+
+
+def rpcs(file: Any) -> None:
+    terms = [float(i) for i in range(20)]
+    file.rpcs = RPC(
+        height_off=1.0, height_scale=2.0, lat_off=3.0, lat_scale=4.0, line_den_coeff=terms,
+        line_num_coeff=terms, line_off=5.0, line_scale=6.0, long_off=7.0, long_scale=8.0,
+        samp_den_coeff=terms, samp_num_coeff=terms, samp_off=9.0, samp_scale=10.0,
+        err_bias=None, err_rand=None,
+    )  # fmt: skip
+
+
+def mask_band(file: Any) -> None:
+    mask = np.full((60, 70), 255, np.uint8)
+    mask[:20] = 0
+    file.write_mask(mask)
+
+
+def alpha(file: Any) -> None:
+    file.colorinterp = [ColorInterp.red, ColorInterp.green, ColorInterp.blue, ColorInterp.alpha]
+
+
+def colour_table(file: Any) -> None:
+    file.write_colormap(1, {0: (1, 2, 3, 255), 7: (9, 8, 7, 255)})
+
+
+@pytest.mark.parametrize(
+    ("count", "after", "profile"),
+    [
+        pytest.param(3, None, {}, id="no CRS"),
+        pytest.param(3, None, {"crs": "EPSG:32633", "transform": Affine(9, 3, 6e5, 3, -9, 5e6)}, id="rotated"),
+        pytest.param(3, None, {"crs": "EPSG:4326", "transform": Affine(1e-4, 0, 10, 0, -1e-4, 50)}, id="degrees"),
+        pytest.param(3, gcps, {}, id="GCPs"),
+        pytest.param(3, rpcs, {}, id="RPCs"),
+        pytest.param(3, mask_band, {}, id="mask band"),
+        pytest.param(4, alpha, {"photometric": "RGB"}, id="alpha"),
+        pytest.param(1, colour_table, {}, id="colour table"),
+        pytest.param(13, None, {**UTM, "nodata": 9}, id="13 bands"),
+    ],
+)
+def test_a_raster_keeps_what_it_had(
+    tmp_path: Path, count: int, after: Callable[[Any], None] | None, profile: dict[str, Any]
+) -> None:
+    values = noise("uint8", (count, 60, 70))
+    source = make(tmp_path / "in.tif", values, after, **profile)
+    restore_scene(source, tmp_path / "out.tif", Same(), options=options())
+    assert same_bits(read(tmp_path / "out.tif"), values)
+    assert described(tmp_path / "out.tif") == described(source)
+    assert cog_validate(tmp_path / "out.tif", quiet=True)[0]
+
+
+def test_nodata_of_each_band_is_kept_and_moves_with_the_file(tmp_path: Path) -> None:
+    values = noise("uint8", (3, 60, 70))
+    make(tmp_path / "in.tif", values, **UTM)
+    bands = "".join(
+        f'<VRTRasterBand dataType="Byte" band="{i}"><NoDataValue>{i * 7}</NoDataValue><SimpleSource>'
+        f'<SourceFilename relativeToVRT="1">in.tif</SourceFilename><SourceBand>{i}</SourceBand>'
+        "</SimpleSource></VRTRasterBand>"
+        for i in (1, 2, 3)
+    )
+    (tmp_path / "in.vrt").write_text(f'<VRTDataset rasterXSize="70" rasterYSize="60">{bands}</VRTDataset>')
+    restore_scene(tmp_path / "in.vrt", tmp_path / "out.tif", Counting(0.0), options=options())
+    with rasterio.open(tmp_path / "out.tif") as file:
+        assert file.nodatavals == (7, 14, 21)
+        out = file.read()
+    for band, nodata in enumerate((7, 14, 21)):
+        assert np.array_equal(out[band] == nodata, values[band] == nodata)
+
+
+def test_a_picture_goes_in_and_out_as_png(tmp_path: Path) -> None:
+    values = noise("uint8", (3, 90, 80))
+    source = make(tmp_path / "photo.png", values, driver="PNG")
+    restore_scene(source, tmp_path / "out.png", Same(), options=RestoreOptions())
+    assert same_bits(read(tmp_path / "out.png"), values)
+    with pytest.warns(AttcrWarning, match="changes every pixel"):
+        restore_scene(source, tmp_path / "out.jpg", Same(), options=RestoreOptions())
+    assert read(tmp_path / "out.jpg").shape == values.shape
+
+
+def test_everything_about_the_result_is_written_beside_it(tmp_path: Path) -> None:
+    values = (smooth_picture(3, 200, 200) * 255).astype(np.uint8)
+    source = make(tmp_path / "S2_20210410T100021.tif", values, **UTM)
+    clouds = np.zeros((1, 200, 200), np.uint8)
+    clouds[:, 50:80, 50:80] = 1
+    mask = make(tmp_path / "clouds.tif", clouds, **UTM)
+    settings = options(mask=str(mask), confidence=True)
+    result = restore_scene(source, tmp_path / "out.tif", Smooth(), options=settings)
+    quality = read(result.quality)[0]
+    assert set(np.unique(quality)) <= {1, 2, 3, 4}
+    assert (quality[50:80, 50:80] >= 3).all()
+    assert (quality[:30] == 1).all()
+    assert result.pixels["original"] == int((quality == 1).sum())
+    assert sum(result.pixels.values()) == 200 * 200
+    assert result.spread is not None
+    assert read(result.spread).dtype == np.float32
+    with rasterio.open(result.preview) as preview:
+        assert (preview.driver, preview.count) == ("PNG", 3)
+    item = json.loads(result.item.read_text())
+    assert item["properties"]["datetime"] == "2021-04-10T10:00:21Z"
+    assert item["properties"]["attcr:options_sha256"] == settings.digest()
+    assert len(item["properties"]["attcr:weights_sha256"]) == 64
+    assert item["properties"]["proj:code"] == "EPSG:32633"
+    assert 14 < item["bbox"][0] < 18
+    assert {asset["href"] for asset in item["assets"].values()} == {
+        "./out.tif", "./out_quality.tif", "./out_spread.tif", "./out_preview.png",
+    }  # fmt: skip
+    for asset in item["assets"].values():
+        assert (tmp_path / asset["href"]).is_file()
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_the_same_work_gives_the_same_bytes(tmp_path: Path) -> None:
+    source = make(tmp_path / "in.tif", noise("uint8", (3, 150, 140)), **UTM)
+    written = []
+    for _ in range(2):
+        restore_scene(source, tmp_path / "out.tif", Smooth(), options=options(confidence=True))
+        written.append({path.name: path.read_bytes() for path in sorted(tmp_path.glob("out*"))})
+    assert len(written[0]) == 5
+    assert written[0] == written[1]
+
+
+class KilledError(Exception):
+    """Stands in for the process ending."""
+
+
+@pytest.mark.parametrize("killed_after", [0, 4, 11])
+def test_an_interrupted_run_taken_up_gives_the_same_bytes_without_redoing_finished_strips(
+    tmp_path: Path, killed_after: int
+) -> None:
+    source = make(tmp_path / "in.tif", noise("uint8", (3, 500, 260)), **UTM)
+    settings = options(confidence=True)
+    whole = restore_scene(source, tmp_path / "out.tif", Smooth(), options=settings)
+    wanted = {path.name: path.read_bytes() for path in sorted(tmp_path.glob("out*"))}
+    for path in tmp_path.glob("out*"):
+        path.unlink()
+
+    def stop(progress: Progress) -> None:
+        if progress.stage == "restore" and progress.done > killed_after:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        restore_scene(source, tmp_path / "out.tif", Smooth(), options=settings, resume=True, progress=stop)
+    assert not (tmp_path / "out.tif").exists()
+    result = restore_scene(source, tmp_path / "out.tif", Smooth(), options=settings, resume=True)
+    assert {path.name: path.read_bytes() for path in sorted(tmp_path.glob("out*"))} == wanted
+    rows_done = killed_after // 3
+    if rows_done > 1:
+        assert result.resumed_row > 0
+        assert result.tiles_run < whole.tiles_run
+
+
+def test_what_other_work_left_behind_is_not_taken_up(tmp_path: Path) -> None:
+    source = make(tmp_path / "in.tif", noise("uint8", (3, 300, 60)), **UTM)
+
+    def stop(progress: Progress) -> None:
+        if progress.done > 1:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        restore_scene(source, tmp_path / "out.tif", Same(), options=options(), resume=True, progress=stop)
+    with pytest.warns(AttcrWarning, match="starting anew"):
+        result = restore_scene(source, tmp_path / "out.tif", Smooth(), options=options(), resume=True)
+    assert result.resumed_row == 0
+
+
+def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:
+    source = make(tmp_path / "in.tif", noise("uint8", (3, 300, 60)), **UTM)
+
+    def stop(progress: Progress) -> None:
+        if progress.done > 1:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        restore_scene(source, tmp_path / "out.tif", Same(), options=options(), progress=stop)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.tif"]
+
+
+def test_a_plan_tells_what_a_restore_then_does_and_writes_nothing(tmp_path: Path) -> None:
+    source = make(tmp_path / "in.tif", noise("uint8", (3, 300, 300)), **UTM)
+    clouds = np.zeros((1, 300, 300), np.uint8)
+    clouds[:, 5:10, 5:10] = 255
+    mask = make(tmp_path / "clouds.tif", clouds, **UTM)
+    settings = options(mask=str(mask))
+    before = sorted(tmp_path.iterdir())
+    plan = plan_scene(source, tmp_path / "out.tif", Counting(), options=settings)
+    assert sorted(tmp_path.iterdir()) == before
+    model = Counting()
+    result = restore_scene(source, tmp_path / "out.tif", model, options=settings)
+    assert (plan.tiles_to_run, plan.tiles) == (result.tiles_run, result.tiles) == (1, 9)
+    assert model.tiles == 1
+    assert plan.memory > 0
+    assert plan.disk > 300 * 300 * 3
+
+
+def test_a_mask_on_a_coarser_grid_is_laid_over_the_scene(tmp_path: Path) -> None:
+    source = make(tmp_path / "in.tif", np.full((3, 120, 120), 200, np.uint8), **UTM)
+    scl = np.full((1, 60, 60), 4, np.uint8)
+    scl[:, 10:20, 30:40] = 9
+    coarse = coarser(2)
+    mask = make(tmp_path / "SCL.tif", scl, crs=UTM["crs"], transform=coarse)
+    settings = options(mask=f"scl={mask}", dilate=0, feather=0)
+    restore_scene(source, tmp_path / "out.tif", Counting(0.5), options=settings)
+    wanted = np.full((120, 120), 200)
+    wanted[20:40, 60:80] = 100
+    assert np.array_equal(read(tmp_path / "out.tif")[0], wanted)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"mask": "scl"}, "--mask scl=FILE"),
+        ({"mask": "nowhere.tif"}, "no mask"),
+        ({"mask": "s2cloudless"}, "--mask csmask"),
+        ({"mask": "csmask"}, "near infrared"),
+        ({"bands": ("1", "2")}, "name 3"),
+        ({"bands": ("1", "2", "9")}, "--bands"),
+        ({"sensor": "s2-l1c"}, "rgb8"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_remedy(tmp_path: Path, changes: dict[str, Any], text: str) -> None:
+    source = make(tmp_path / "in.tif", noise("uint8", (3, 60, 70)), photometric="RGB", **UTM)
+    with pytest.raises(SceneError) as caught:
+        restore_scene(source, tmp_path / "out.tif", Same(), options=RestoreOptions(**changes))
+    assert text in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.tif"]
+
+
+def test_the_scene_itself_is_never_the_target(tmp_path: Path) -> None:
+    source = make(tmp_path / "in.tif", noise("uint8", (3, 60, 70)))
+    (tmp_path / "out.tif").symlink_to(source)
+    with pytest.raises(SceneError, match="scene itself"):
+        restore_scene(source, tmp_path / "out.tif", Same(), options=options())
+
+
+def bands_of_a_safe_folder(folder: Path) -> np.ndarray:
+    """A Sentinel-2 folder with bands of 10, 20 and 60 m and an SCL, names as ESA gives them."""
+    name = "S2A_MSIL2A_20220501T100021_N0400_R122_T33UXQ_20220501T140000.SAFE"
+    image = folder / name / "GRANULE" / "L2A_T33UXQ" / "IMG_DATA"
+    fine = noise("uint16", (3, 120, 120)) % 9000 + 1000
+    for folder_name, factor, names in (("R10m", 1, ["B02", "B03", "B04"]), ("R60m", 6, ["B02", "B09"])):
+        (image / folder_name).mkdir(parents=True)
+        for i, band in enumerate(names):
+            values = fine[i : i + 1] if factor == 1 else noise("uint16", (1, 20, 20))
+            transform = coarser(factor)
+            path = image / folder_name / f"T33UXQ_20220501T100021_{band}_{folder_name[1:]}.jp2"
+            make(
+                path,
+                values,
+                driver="JP2OpenJPEG",
+                quality="100",
+                reversible="YES",
+                crs=UTM["crs"],
+                transform=transform,
+            )
+    (image / "R20m").mkdir()
+    scl = np.full((1, 60, 60), 4, np.uint8)
+    scl[:, :10, :10] = 9
+    make(
+        image / "R20m" / "T33UXQ_20220501T100021_SCL_20m.jp2", scl, driver="JP2OpenJPEG", quality="100",
+        reversible="YES", crs=UTM["crs"], transform=coarser(2),
+    )  # fmt: skip
+    return fine
+
+
+class RGBConfig:
+    """What the weights of an RGB network say."""
+
+    in_channels = out_channels = 3
+    residual = (0, 1, 2)
+
+
+def rgb(model: Any) -> Any:
+    model.config = RGBConfig()
+    return model
+
+
+def test_a_safe_folder_goes_in_with_its_bands_offset_and_mask(tmp_path: Path) -> None:
+    values = bands_of_a_safe_folder(tmp_path)
+    folder = next(tmp_path.glob("*.SAFE"))
+    settings = RestoreOptions(mask="scl", dilate=0, feather=0)
+    restore_scene(folder, tmp_path / "out.tif", rgb(Counting(0.5)), options=settings)
+    with rasterio.open(tmp_path / "out.tif") as out:
+        assert out.descriptions == ("B04", "B03", "B02")
+        assert out.crs == CRS.from_epsg(32633)
+        assert out.transform == UTM["transform"]
+        restored = out.read()
+    clear = np.ones((120, 120), bool)
+    clear[:20, :20] = False
+    assert np.array_equal(restored[:, clear], values[[2, 1, 0]][:, clear])
+    under = np.clip(values[[2, 1, 0]][:, ~clear].astype(float) - 1000, 0, 3558) / 2 + 1000
+    assert np.abs(restored[:, ~clear] - under).max() <= 0.5 + 1e-3
+    item = json.loads((tmp_path / "out.json").read_text())
+    assert item["properties"]["attcr:sensor"] == "s2-l2a-n0400"
+
+
+def test_a_list_of_band_files_and_a_stac_item_give_the_same(tmp_path: Path) -> None:
+    bands_of_a_safe_folder(tmp_path)
+    files = sorted(next(tmp_path.glob("*.SAFE")).rglob("*_10m.jp2"))
+    settings = RestoreOptions(sensor="s2-l2a-n0400")
+    restore_scene(files, tmp_path / "files.tif", rgb(Counting(0.5)), options=settings)
+    item = {
+        "type": "Feature", "stac_version": "1.0.0", "id": "S2A_33UXQ_20220501_0_L2A", "geometry": None,
+        "properties": {"datetime": "2022-05-01T10:00:21Z", "s2:processing_baseline": "04.00",
+                       "processing:level": "L2A"},
+        "links": [],
+        "assets": {
+            name: {"href": str(path), "type": "image/jp2", "eo:bands": [{"name": name, "common_name": name}]}
+            for name, path in zip(("blue", "green", "red"), files, strict=True)
+        },
+    }  # fmt: skip
+    (tmp_path / "item.json").write_text(json.dumps(item))
+    restore_scene(tmp_path / "item.json", tmp_path / "item_out.tif", rgb(Counting(0.5)))
+    assert np.array_equal(read(tmp_path / "files.tif"), read(tmp_path / "item_out.tif"))
+    written = json.loads((tmp_path / "item_out.json").read_text())
+    assert written["properties"]["attcr:sensor"] == "s2-l2a-n0400"
+    assert written["properties"]["datetime"] == "2022-05-01T10:00:21Z"
+
+
+def test_memory_is_refused_before_it_is_used(tmp_path: Path) -> None:
+    source = tmp_path / "wide.tif"
+    options_ = {"driver": "GTiff", "count": 3, "height": 300, "width": 4_000_000, "dtype": "uint8"}
+    with rasterio.open(source, "w", sparse_ok=True, compress="none", **options_):
+        pass
+    with pytest.raises(SceneError, match="GiB"):
+        restore_scene(source, tmp_path / "out.tif", Same(), options=RestoreOptions())
+
+
+@pytest.fixture
+def l2a(shared_data: Path) -> Path:
+    return shared_data / "scenes" / "s2_l2a_60m"
+
+
+def test_the_real_l2a_band_files_go_through_with_their_scl(l2a: Path, tmp_path: Path) -> None:
+    settings = RestoreOptions(sensor="s2-l2a", mask="scl")
+    result = restore_scene(l2a, tmp_path / "out.tif", rgb(Counting(0.8)), options=settings)
+    before = np.stack([read(next(l2a.glob(f"*_{band}_60m.jp2")))[0] for band in ("B04", "B03", "B02")])
+    after = read(tmp_path / "out.tif")
+    quality = read(result.quality)[0]
+    assert np.array_equal(after[:, quality <= 1], before[:, quality <= 1])
+    scl = read(next(l2a.glob("*_SCL_60m.jp2")))[0]
+    valid = (before > 0).any(axis=0)
+    assert (quality[np.isin(scl, (8, 9)) & valid] == 3).all()
+    assert (quality[(scl == 10) & valid] >= 2).all()
+    assert (quality[~valid] == 0).all()
+    assert result.tiles_run < result.tiles
+    with rasterio.open(tmp_path / "out.tif") as out, rasterio.open(next(l2a.glob("*_B02_60m.jp2"))) as came:
+        assert (out.crs, out.transform, out.shape) == (came.crs, came.transform, came.shape)
+    assert cog_validate(tmp_path / "out.tif", quiet=True)[0]
+    with pytest.raises(SceneError, match="--sensor"):
+        restore_scene(l2a, tmp_path / "other.tif", rgb(Same()))
+
+
+class SarConfig:
+    """What the weights of the sen12mscr preset say."""
+
+    in_channels, out_channels = 15, 13
+    residual = tuple(range(2, 15))
+
+
+class OpticalConfig:
+    """A network for the 13 bands alone."""
+
+    in_channels = out_channels = 13
+    residual = tuple(range(13))
+
+
+def test_the_real_l1c_mosaic_needs_radar_or_weights_without(shared_data: Path, tmp_path: Path) -> None:
+    source = shared_data / "scenes" / "s2_l1c_roi136" / "cloudy.tif"
+    model: Any = Counting(0.9)
+    model.config = SarConfig()
+    settings = RestoreOptions(sensor="s2-l1c")
+    with pytest.raises(SceneError, match="--sar FILE"):
+        restore_scene(source, tmp_path / "out.tif", model, options=settings)
+    model.config = OpticalConfig()
+    result = restore_scene(source, tmp_path / "out.tif", model, options=settings)
+    before, after = read(source), read(tmp_path / "out.tif")
+    empty = (before == 0).all(axis=0)
+    assert np.array_equal(after[:, empty], before[:, empty])
+    assert result.pixels["no data"] == int(empty.sum())
+    wanted = np.clip(before[:, ~empty].astype(float), 0, 10000) * 0.9
+    assert np.abs(after[:, ~empty] - wanted).max() <= 0.51
+    with pytest.raises(SceneError, match="no cirrus band B10"):
+        restore_scene(source, tmp_path / "o.tif", model, options=RestoreOptions(sensor="s2-l2a"))
+
+
+class AddRadar(Counting):
+    def forward(self, x: Any) -> Any:
+        return x[:, 2:] * 0 + x[:, :1]
+
+
+def test_radar_reaches_the_network_on_the_scenes_grid(shared_data: Path, tmp_path: Path) -> None:
+    name = "ROIs1970_fall_139_p839.tif"
+    source = shared_data / "sen12mscr" / "s2_cloudy" / name
+    model: Any = AddRadar()
+    model.config = SarConfig()
+    radar = shared_data / "sen12mscr" / "s1" / name
+    settings = RestoreOptions(sensor="s2-l1c", sar=str(radar))
+    restore_scene(source, tmp_path / "out.tif", model, options=settings)
+    db = read(radar)[0]
+    wanted = np.rint((np.clip(db, -25, 0) + 25) / 12.5 * 2000)
+    assert np.abs(read(tmp_path / "out.tif")[5] - wanted).max() <= 1
+
+
+def test_a_full_disk_is_told_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = make(tmp_path / "in.tif", noise("uint8", (3, 60, 70)))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 9, 1))
+    with pytest.raises(SceneError, match="larger disk"):
+        restore_scene(source, tmp_path / "out.tif", Same(), options=options())

@@ -1,0 +1,149 @@
+"""Weights files: parity with the authors' code, round trips, and what is refused."""
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+import attcr.model
+from attcr.errors import WeightsError
+from attcr.model import ATTCR, ATTCRConfig
+from attcr.ops import naive_triangular_attention
+from attcr.weights import convert_official, from_official, load_model, read_metadata, save_model, sha256
+
+SMALL = ATTCRConfig(dim=8, blocks=(1, 1, 1, 1, 1), heads=(2, 2, 2, 2, 2))
+
+
+def read_parity(shared: Path, name: str) -> tuple[dict[str, Tensor], dict[str, Tensor], tuple[int, ...]]:
+    """The authors' weights under their names; input, output and gradients; heads."""
+    path = shared / "parity" / f"official_{name}.safetensors"
+    tensors = safetensors.torch.load_file(path)
+    with safetensors.safe_open(path, framework="pt") as file:
+        heads = tuple(json.loads(file.metadata()["config"])["heads"])
+    weights = {key.removeprefix("weights."): t for key, t in tensors.items() if key.startswith("weights.")}
+    return weights, {key: t for key, t in tensors.items() if not key.startswith("weights.")}, heads
+
+
+@pytest.mark.parametrize("impl", ["naive", "chunked"])
+@pytest.mark.parametrize("name", ["rgb", "rice2", "sar", "single"])
+def test_the_authors_network_is_reproduced(shared: Path, name: str, impl: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if impl == "naive":
+        monkeypatch.setattr(attcr.model, "triangular_attention", naive_triangular_attention)
+    weights, tensors, heads = read_parity(shared, name)
+    model = from_official({"params": weights}, heads=heads)
+    image = tensors["input"].requires_grad_()
+    output = model(image)
+    output.backward(tensors["grad_output"])
+    assert (output - tensors["output"]).abs().max() < 2e-6
+    assert image.grad is not None
+    error = (image.grad - tensors["grad_input"]).abs().max() / tensors["grad_input"].abs().max()
+    assert error < 1e-4
+
+
+def test_a_saved_model_comes_back_the_same(tmp_path: Path) -> None:
+    model, image = ATTCR(SMALL), torch.rand(1, 3, 16, 16)
+    digest = save_model(model, tmp_path / "w.safetensors", provenance={"sensor": "rgb8", "scores": {"psnr": 1.5}})
+    assert digest == sha256(tmp_path / "w.safetensors")
+    loaded = load_model(tmp_path / "w.safetensors")
+    assert loaded.config == SMALL
+    assert not loaded.training
+    assert torch.equal(loaded(image), model.eval()(image))
+    assert json.loads(read_metadata(tmp_path / "w.safetensors")["provenance"])["sensor"] == "rgb8"
+    assert [path.name for path in tmp_path.iterdir()] == ["w.safetensors"]
+
+
+def test_half_precision_files_load_as_float32(tmp_path: Path) -> None:
+    model = ATTCR(SMALL)
+    save_model(model.half(), tmp_path / "w.safetensors")
+    assert next(load_model(tmp_path / "w.safetensors").parameters()).dtype == torch.float32
+
+
+def test_a_damaged_byte_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "w.safetensors"
+    save_model(ATTCR(SMALL), path)
+    content = bytearray(path.read_bytes())
+    content[-100] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(WeightsError, match="not those that were saved"):
+        load_model(path)
+
+
+def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "w.safetensors"
+    save_model(ATTCR(SMALL), path)
+    path.write_bytes(path.read_bytes()[:-50])
+    with pytest.raises(WeightsError, match="damaged"):
+        load_model(path)
+
+
+def test_a_pickled_file_is_refused_and_not_unpickled(tmp_path: Path) -> None:
+    class Bomb:
+        def __reduce__(self) -> tuple[object, tuple[str]]:
+            return (Path(tmp_path / "exploded").touch, ())  # type: ignore[return-value]
+
+    path = tmp_path / "w.pth"
+    path.write_bytes(pickle.dumps(Bomb(), protocol=2))
+    with pytest.raises(WeightsError, match="pickled"):
+        load_model(path)
+    with pytest.raises(WeightsError, match="weights_only=True"):
+        convert_official(path, tmp_path / "out.safetensors")
+    assert not (tmp_path / "exploded").exists()
+    assert not (tmp_path / "out.safetensors").exists()
+
+
+def test_a_safetensors_file_of_others_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    safetensors.torch.save_file({"x": torch.zeros(1)}, tmp_path / "x.safetensors")
+    with pytest.raises(WeightsError, match="attcr convert"):
+        load_model(tmp_path / "x.safetensors")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match="no such file"):
+        load_model(tmp_path / "none.safetensors")
+
+
+def test_convert_reads_a_checkpoint_and_its_heads(shared: Path, tmp_path: Path) -> None:
+    weights, tensors, heads = read_parity(shared, "rgb")
+    torch.save({"params": weights}, tmp_path / "official.pth")
+    convert_official(tmp_path / "official.pth", tmp_path / "out.safetensors", heads=heads)
+    with torch.no_grad():
+        output = load_model(tmp_path / "out.safetensors")(tensors["input"])
+    assert (output - tensors["output"]).abs().max() < 2e-6
+    torch.save(weights, tmp_path / "bare.pth")
+    assert convert_official(tmp_path / "bare.pth", tmp_path / "out.safetensors").config.heads == (2, 2, 8, 2, 2)
+
+
+def test_convert_reads_the_first_training(shared: Path, tmp_path: Path) -> None:
+    source = shared / "weights" / "rice2-dim24-629steps.safetensors"
+    model = convert_official(source, tmp_path / "out.safetensors")
+    assert model.config == ATTCRConfig.preset("small")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"extra.weight": torch.zeros(1)}, "'extra.weight' is not of the authors'"),
+        ({"output.weight": None}, "not whole"),
+        ({"encoder_level2.1.norm1.body.bias": None}, "1 tensors missing"),
+        ({"encoder_level1.0.norm1.body.bias": torch.zeros(9)}, "1 of another shape"),
+    ],
+    ids=["unknown key", "no output", "missing key", "wrong shape"],
+)
+def test_what_is_not_the_authors_network_is_refused(
+    shared: Path, change: dict[str, Tensor | None], message: str
+) -> None:
+    weights, _, heads = read_parity(shared, "rgb")
+    changed = {key: t for key, t in {**weights, **change}.items() if t is not None}
+    with pytest.raises(WeightsError, match=message):
+        from_official(changed, heads=heads)
+
+
+@pytest.mark.parametrize("state", [{}, {"params": 1}, {"a": "b"}], ids=str)
+def test_what_is_no_dict_of_tensors_is_refused(state: dict[str, object]) -> None:
+    with pytest.raises(WeightsError, match="dict of tensors"):
+        from_official(state)

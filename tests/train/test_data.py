@@ -1,0 +1,70 @@
+"""The order and the draws of a run's data."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from attcr.errors import ConfigError
+from attcr.train.data import NumberedPairs, NumberSampler, PairData, Source
+from fakes import make_pairs
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    make_pairs(tmp_path, ("cloudy", "clear"), [f"t{i}" for i in range(10)] + ["v0"])
+    return tmp_path
+
+
+def numbered(root: Path, **changes: float) -> NumberedPairs:
+    source = Source("pairs", str(root), hold_out=("v",))
+    settings = {"crop": 16, "augment": True, "clear_share": 0.0, "seed": 0, **changes}
+    return NumberedPairs([source], [source.open("train", cache=False)], **settings)  # type: ignore[arg-type]
+
+
+def test_two_processes_together_read_what_one_reads() -> None:
+    one = list(NumberSampler(start=0, steps=3, batch=4, rank=0, world=1))
+    two = [list(NumberSampler(start=0, steps=3, batch=2, rank=rank, world=2)) for rank in (0, 1)]
+    steps = [[*two[0][2 * i : 2 * i + 2], *two[1][2 * i : 2 * i + 2]] for i in range(3)]
+    assert [number for step in steps for number in step] == one == list(range(12))
+
+
+def test_a_resumed_run_reads_on_where_it_stopped() -> None:
+    whole = list(NumberSampler(start=0, steps=5, batch=3, rank=1, world=2))
+    assert list(NumberSampler(start=2, steps=5, batch=3, rank=1, world=2)) == whole[6:]
+
+
+def test_a_pair_depends_on_its_number_and_the_seed_alone(root: Path) -> None:
+    first, again, other = numbered(root)[7], numbered(root)[7], numbered(root, seed=1)[7]
+    assert first["name"] == again["name"]
+    assert torch.equal(first["cloudy"], again["cloudy"])
+    assert not torch.equal(first["cloudy"], other["cloudy"])
+
+
+def test_each_time_through_every_image_is_seen_once_in_a_fresh_order(root: Path) -> None:
+    data = numbered(root)
+    first, second = ([data[n]["name"] for n in range(start, start + 10)] for start in (0, 10))
+    assert sorted(first) == sorted(second) == sorted(f"t{i}" for i in range(10))
+    assert first != second
+
+
+def test_a_share_of_the_pairs_is_clear_on_both_sides(root: Path) -> None:
+    data = numbered(root, clear_share=0.3)
+    clear = sum(torch.equal(data[n]["cloudy"], data[n]["clear"]) for n in range(200))
+    assert 35 < clear < 85
+
+
+def test_validation_holds_no_training_image(root: Path) -> None:
+    data = PairData([Source("pairs", hold_out=("v",))], root=str(root), workers=0)
+    data.setup("fit")
+    (loader,) = data.val_dataloader()
+    assert [batch["name"] for batch in loader] == [["v0"]]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [(Source("pairs"), "hold_out must name"), (Source("pairs", hold_out=("x",)), "leaves no val image")],
+)
+def test_data_that_cannot_be_validated_on_is_refused(root: Path, source: Source, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        PairData([source], root=str(root)).setup("fit")

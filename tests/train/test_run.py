@@ -1,0 +1,193 @@
+"""Whole runs through the command line: recipes, exact resume, two processes, checkpoints that survive."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from attcr.data.splits import load_split
+from attcr.errors import ConfigError
+from attcr.train.run import WholeCheckpointIO, train
+from attcr.weights import load_model, read_metadata
+from fakes import fake_patch, link_pairs, make_pairs, make_sen12mscr, write_tif
+
+TINY = [
+    "--model.config.dim=8",
+    "--model.config.blocks=[1,1,1,1,1]",
+    "--model.config.heads=[2,2,2,2,2]",
+    "--data.workers=0",
+    "--trainer.accelerator=cpu",
+    "--trainer.num_sanity_val_steps=0",
+    "--trainer.enable_progress_bar=false",
+    "--trainer.log_every_n_steps=1",
+]
+PAIRS = ['--data.sources=[{dataset: pairs, root: ".", hold_out: [v]}]', "--data.crop=16", "--data.batch_size=2"]
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::rasterio.errors.NotGeoreferencedWarning",
+    "ignore::UserWarning",
+    "ignore::DeprecationWarning",
+    "ignore::FutureWarning",
+)
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    make_pairs(tmp_path / "pairs", ("cloudy", "clear"), [f"t{i}" for i in range(11)] + ["v0", "v1"])
+    return tmp_path / "pairs"
+
+
+def start(*args: str, threads: int = 1) -> subprocess.CompletedProcess[str]:
+    """`attcr train` as a process of its own."""
+    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": str(threads)}
+    command = [sys.executable, "-m", "attcr", "train", *args]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+
+
+def run_args(pairs: Path, out: Path, steps: int) -> list[str]:
+    return [
+        *("--config", "rice2", *TINY, *PAIRS, f"--data.root={pairs}", f"--trainer.default_root_dir={out}"),
+        *(f"--trainer.max_steps={steps}", f"--trainer.val_check_interval={steps}"),
+    ]
+
+
+@pytest.mark.parametrize("recipe", ["rice1", "rice2", "tcloud", "small-cpu"])
+def test_every_recipe_of_pictures_takes_two_steps(recipe: str, tmp_path: Path) -> None:
+    dataset = "rice2" if recipe == "small-cpu" else recipe
+    folders = ("cloud", "reference" if dataset == "tcloud" else "label")
+    names = [*load_split(dataset, "train").names, *load_split(dataset, "val").names]
+    link_pairs(tmp_path / dataset, folders, names)
+    train(
+        [
+            *("--config", recipe, *TINY, f"--data.root={tmp_path}", "--data.crop=16", "--data.batch_size=2"),
+            *("--data.val_crop=16", "--data.val_count=2", "--trainer.max_steps=2", "--trainer.val_check_interval=2"),
+            *("--data.cache=false", f"--trainer.default_root_dir={tmp_path / 'run'}"),
+        ]
+    )
+    model = load_model(tmp_path / "run" / "weights.safetensors")
+    assert model.config.dim == 8
+    provenance = json.loads(read_metadata(tmp_path / "run" / "weights.safetensors")["provenance"])
+    assert provenance["steps"] == 2
+    assert provenance["data"][0]["train_split_sha256"] == load_split(dataset, "train").sha256
+    assert provenance["validation"]["val_psnr"] > 0
+    assert "sha256" in (tmp_path / "run" / "model-card.md").read_text()
+    assert (tmp_path / "run" / "panels" / "step000002.png").exists()
+
+
+def test_the_sen12mscr_recipe_takes_two_steps(tmp_path: Path) -> None:
+    sources = {kind: tmp_path / f"{kind}.tif" for kind in ("s1", "s2_cloudy", "s2")}
+    for seed, (kind, file) in enumerate(sources.items()):
+        write_tif(file, fake_patch(kind, seed, size=16))
+    regions = [region for part in ("train", "val", "test") for region in load_split("sen12mscr", part).names]
+    make_sen12mscr(tmp_path / "sen12mscr", dict.fromkeys(regions, (1,)), sources)
+    train(
+        [
+            *("--config", "sen12mscr", *TINY, f"--data.root={tmp_path}", "--data.batch_size=2", "--data.val_count=2"),
+            *(
+                "--trainer.max_steps=2",
+                "--trainer.val_check_interval=2",
+                f"--trainer.default_root_dir={tmp_path / 'run'}",
+            ),
+        ]
+    )
+    assert load_model(tmp_path / "run" / "weights.safetensors").config.out_channels == 13
+
+
+def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="rice1, rice2, sen12mscr, small-cpu, tcloud"):
+        train(["--config", "rice3"])
+
+
+def test_a_killed_run_resumes_to_the_same_bits(pairs: Path, tmp_path: Path) -> None:
+    averaging = ["--trainer.callbacks+=EMAWeightAveraging", "--trainer.callbacks.decay=0.9"]
+    saving = ["--trainer.callbacks+=ModelCheckpoint", f"--trainer.callbacks.dirpath={tmp_path / 'saved'}"]
+    saving += ["--trainer.callbacks.every_n_train_steps=5", "--trainer.callbacks.filename={step}"]
+    killing = ["--trainer.callbacks+=killers.KillAt", "--trainer.callbacks.step=8"]
+    whole = start(*run_args(pairs, tmp_path / "whole", 12), *averaging)
+    assert whole.returncode == 0, whole.stderr[-2000:]
+    killed = start(*run_args(pairs, tmp_path / "killed", 12), *averaging, *saving, *killing)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
+    assert not (tmp_path / "killed" / "weights.safetensors").exists()
+    checkpoint = tmp_path / "saved" / "step=5.ckpt"
+    resumed = start(*run_args(pairs, tmp_path / "killed", 12), *averaging, f"--ckpt_path={checkpoint}")
+    assert resumed.returncode == 0, resumed.stderr[-2000:]
+    first, second = (load_file(tmp_path / name / "weights.safetensors") for name in ("whole", "killed"))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_two_processes_learn_what_one_with_twice_the_batch_learns(pairs: Path, tmp_path: Path) -> None:
+    one = start(*run_args(pairs, tmp_path / "one", 20), "--data.batch_size=4")
+    assert one.returncode == 0, one.stderr[-2000:]
+    two = start(*run_args(pairs, tmp_path / "two", 20), "--trainer.strategy=ddp", "--trainer.devices=2")
+    assert two.returncode == 0, two.stderr[-2000:]
+    first, second = (load_file(tmp_path / name / "weights.safetensors") for name in ("one", "two"))
+    assert max(float((first[name] - second[name]).abs().max()) for name in first) < 1e-5
+
+
+def test_a_full_disk_leaves_the_checkpoint_before(tmp_path: Path) -> None:
+    code = (
+        "import resource, signal, sys, torch\n"
+        "from attcr.train.run import WholeCheckpointIO\n"
+        "io, path = WholeCheckpointIO(), sys.argv[1]\n"
+        "io.save_checkpoint({'x': torch.ones(1000)}, path)\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # what a disk with no room answers\n"
+        "try: io.save_checkpoint({'x': torch.zeros(1_000_000)}, path)\n"
+        "except (OSError, RuntimeError) as error: print('refused', error)\n"
+    )
+    path = tmp_path / "last.ckpt"
+    answer = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.startswith("refused")
+    assert torch.equal(torch.load(path, weights_only=True)["x"], torch.ones(1000))
+    assert [file.name for file in tmp_path.iterdir()] == ["last.ckpt"]
+
+
+def test_a_kill_during_a_write_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
+    code = (
+        "import itertools, sys, torch\n"
+        "from attcr.train.run import WholeCheckpointIO\n"
+        "for n in itertools.count():\n"
+        "    WholeCheckpointIO().save_checkpoint({'n': n, 'x': torch.full((2_000_000,), float(n))}, sys.argv[1])\n"
+        "    print(n, flush=True)\n"
+    )
+    path, chance = tmp_path / "last.ckpt", random.Random(0)
+    for _ in range(4):
+        process = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(chance.uniform(0, 0.1))
+        process.kill()
+        process.wait()
+        saved = torch.load(path, weights_only=True)
+        assert (saved["x"] == saved["n"]).all()
+    WholeCheckpointIO().save_checkpoint({"n": -1}, path)
+    assert [file.name for file in tmp_path.iterdir()] == ["last.ckpt"]
+
+
+def test_clear_and_simulated_pairs_can_be_mixed(tmp_path: Path) -> None:
+    make_pairs(tmp_path / "a", ("cloudy", "clear"), ["t0", "t1", "v0"])
+    make_pairs(tmp_path / "b", ("unused", "."), ["t0", "t1", "v0"])
+    sources = "[{dataset: pairs, root: a, hold_out: [v]}, {dataset: simulated, root: b, hold_out: [v], weight: 2}]"
+    train(
+        [
+            *("--config", "rice2", *TINY, f"--data.sources={sources}", f"--data.root={tmp_path}", "--data.crop=16"),
+            *(
+                "--data.batch_size=2",
+                "--data.clear_share=0.5",
+                "--trainer.max_steps=2",
+                "--trainer.val_check_interval=2",
+            ),
+            f"--trainer.default_root_dir={tmp_path / 'run'}",
+        ]
+    )
+    assert np.isfinite(load_model(tmp_path / "run" / "weights.safetensors").embed.weight.detach().numpy()).all()
