@@ -131,13 +131,29 @@ def restore_array(
     sensor says otherwise.
     """
     options = options or RestoreOptions()
-    if options.mask != "none" or options.bands or options.sar:
-        raise ConfigError("mask, bands and sar are for scenes: give restore_array `clouds` and the bands.")
     if image.ndim != 3 or 0 in image.shape:
         raise ShapeError(f"An image is (C, H, W) with at least one pixel, got shape {image.shape}.")
+    _, height, width = image.shape
+    tiles = grid(height, width, tile=options.tile, overlap=options.overlap)
+    return restore_tiles(image, model, tiles, clouds=clouds, options=options)
+
+
+def restore_tiles(
+    image: Array, model: nn.Module, tiles: Grid, *, clouds: Array | None, options: RestoreOptions
+) -> RestoredArray:
+    """Restore what the tiles of a grid cover of an image; its other pixels are left as they came.
+
+    The grid may be a part of a larger one, for an image that is a part of a larger one: where all tiles that
+    cover a pixel there are among these, it comes out as it would there, to the bit.
+    """
+    if options.mask != "none" or options.bands or options.sar:
+        raise ConfigError("mask, bands and sar are for scenes: give `clouds`, and the bands in the network's order.")
     network = Network(model, options, image.shape[0])
     if image.shape[0] != network.inputs or network.auxiliary:
-        raise ShapeError(f"The image has {image.shape[0]} channels and the network takes {network.inputs}.")
+        raise ShapeError(
+            f"The image has {image.shape[0]} channels and the network takes {network.inputs}: give those, or "
+            "restore_scene with sar where some are radar."
+        )
     product = named_sensor(options.sensor) or recognise({}, image.dtype, (1.0,), (0.0,))
     if product is None:
         raise SceneError(f"{image.dtype} values could be any product's: give RestoreOptions(sensor=...).")
@@ -152,12 +168,11 @@ def restore_array(
         thick = np.asarray(clouds) * THICK if clouds.dtype == bool else np.nan_to_num(clouds)
         classes = np.clip(thick, CLEAR, THICK).astype(np.uint8)
         cloud_map = CloudMap(lambda top, bottom: classes[top:bottom], height, options.dilate, options.feather)
-    tiles = grid(height, width, tile=options.tile, overlap=options.overlap)
     nodata = [options.nodata] * image.shape[0]
     walk = Walk(rows, network, sensor.unnamed(), tiles, cloud_map, nodata, options)
-    restored = np.empty_like(image)
-    quality = np.empty((height, width), np.uint8)
-    spread = np.empty((height, width), np.float32) if options.confidence else None
+    restored = image.copy()
+    quality = np.full((height, width), NODATA, np.uint8)
+    spread = np.full((height, width), np.nan, np.float32) if options.confidence else None
     for strip in walk.strips():
         inside = slice(strip.top, strip.top + strip.values.shape[1])
         restored[:, inside] = strip.values

@@ -206,7 +206,8 @@ class _Job:
         """Bytes of the working files and the finished one."""
         bands = len(self.scene.bands) + bool(self.scene.alpha)
         spread = 4 if self.options.confidence else 0
-        return self.scene.height * self.scene.width * (2 * bands * self.scene.dtype.itemsize + 2 + spread)
+        each = 7 * bands * self.scene.dtype.itemsize // 3 + 3 + spread  # a working raster, its overviews, the COG
+        return self.scene.height * self.scene.width * each
 
     def fingerprint(self) -> str:
         """Give a sha256 of all that decides the result."""

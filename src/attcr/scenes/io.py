@@ -241,9 +241,7 @@ class AlignedRaster:
 
     def _warp(self, profile: Profile) -> WarpedVRT:
         try:
-            there = transform_bounds(  # type: ignore[no-untyped-call]
-                self._dataset.crs, profile.crs, *self._dataset.bounds
-            )
+            there = transform_bounds(self._dataset.crs, profile.crs, *self._dataset.bounds)
         except RasterioError as error:
             self.close()
             raise SceneError(f"{self._name} cannot be brought to the scene's CRS: {error}") from error
@@ -303,7 +301,7 @@ def gdal() -> Iterator[None]:
         "GDAL_HTTP_RETRY_DELAY": 1,
         "GDAL_HTTP_TIMEOUT": 120,
     }
-    with rasterio.Env(**settings), warnings.catch_warnings():  # type: ignore[no-untyped-call]
+    with rasterio.Env(**settings), warnings.catch_warnings():
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
         yield
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import distance_transform_edt  # type: ignore[attr-defined]
+from scipy.ndimage import distance_transform_edt
 
 from attcr.scenes.tiles import Grid, Tile
 

@@ -28,6 +28,6 @@ def find_clouds(reflectance: NDArray[np.float32], bands: tuple[str, ...], level:
     image = np.ascontiguousarray(padded.transpose(1, 2, 0))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = CSmask(image, list(bands), product_level=level).csm  # type: ignore[no-untyped-call]
+        found = CSmask(image, list(bands), product_level=level).csm
     classes: Classes = np.array([CLEAR, THICK, THIN], np.uint8)[found[:height, :width, 0]]
     return classes

@@ -1,0 +1,162 @@
+"""`attcr restore` as a user runs it."""
+
+import functools
+import http.server
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import attcr
+from fake_scenes import UTM, make, noise, read, same_bits
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    config = attcr.ATTCRConfig(dim=8, blocks=(1,) * 5, heads=(2,) * 5, scales=((1,),) * 5)
+    path = tmp_path_factory.mktemp("weights") / "tiny.safetensors"
+    attcr.save_model(attcr.ATTCR(config), path)
+    return path
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "attcr", "restore", *map(str, arguments)]
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=300)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_a_photo_goes_in_and_out(tmp_path: Path, weights: Path) -> None:
+    photo = make(tmp_path / "photo.png", noise("uint8", (3, 90, 80)), driver="PNG")
+    done = run(photo, tmp_path / "out.png", "--weights", weights)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "original" in done.stdout
+    assert read(tmp_path / "out.png").shape == (3, 90, 80)
+    again = run(photo, tmp_path / "out.png", "--weights", weights)
+    assert again.returncode == 2
+    assert "--overwrite" in again.stderr
+
+
+def test_a_dry_run_tells_tiles_time_and_memory_and_writes_nothing(tmp_path: Path, weights: Path) -> None:
+    scene = make(tmp_path / "in.tif", noise("uint8", (3, 300, 280)), photometric="RGB", **UTM)
+    done = run(scene, tmp_path / "out.tif", "--weights", weights, "--dry-run", "--mask", "auto", "--tile", 128)
+    assert done.returncode == 0, done.stderr
+    for text in ("280 x 300", "of 9 tiles", "MiB of memory", "MiB of disk", "about"):
+        assert text in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["in.tif"]
+
+
+def test_killed_in_the_middle_and_resumed_gives_the_bytes_of_an_undisturbed_run(tmp_path: Path, weights: Path) -> None:
+    scene = make(tmp_path / "in.tif", noise("uint8", (3, 1100, 260)), photometric="RGB", **UTM)
+    clouds = np.zeros((1, 1100, 260), np.uint8)
+    clouds[:, 100:1000, 50:200] = 1
+    mask = make(tmp_path / "clouds.tif", clouds, **UTM)
+    options = ("--weights", weights, "--tile", 64, "--overlap", 16, "--mask", mask)
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+    assert run(scene, tmp_path / "whole" / "out.tif", *options).returncode == 0
+    target = tmp_path / "killed" / "out.tif"
+    state = target.with_name(".out.tif.attcr") / "state.json"
+    rows = []
+    for wanted in (1, 400):
+        process = subprocess.Popen(command(scene, target, *options, "--resume"), stderr=subprocess.PIPE)
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            try:
+                if json.loads(state.read_text())["row"] >= wanted:
+                    break
+            except (FileNotFoundError, json.JSONDecodeError):
+                pass
+            assert process.poll() is None, "it ended before it could be killed"
+            time.sleep(0.005)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        assert not target.exists()
+        rows.append(json.loads(state.read_text())["row"])
+    assert 0 < rows[0] < rows[1] < 1100
+    assert run(scene, target, *options, "--resume").returncode == 0
+    assert files(tmp_path / "killed") == files(tmp_path / "whole")
+
+
+class RangeHandler(http.server.SimpleHTTPRequestHandler):
+    """Serves parts of files, as object stores do."""
+
+    def send_head(self):  # type: ignore[no-untyped-def]
+        asked = self.headers.get("Range")
+        path = Path(self.translate_path(self.path))
+        if not asked or not path.is_file():
+            return super().send_head()
+        first, _, last = asked.removeprefix("bytes=").partition("-")
+        size = path.stat().st_size
+        begin, end = int(first), min(int(last or size - 1), size - 1)
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {begin}-{end}/{size}")
+        self.send_header("Content-Length", str(end - begin + 1))
+        self.end_headers()
+        file = path.open("rb")
+        file.seek(begin)
+        self.wfile.write(file.read(end - begin + 1))
+        file.close()
+        return None
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[str]:
+    folder = tmp_path / "served"
+    folder.mkdir()
+    handler = functools.partial(RangeHandler, directory=str(folder))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_scene_on_a_server_is_read_where_it_is_and_its_signature_is_told_to_no_one(
+    tmp_path: Path, weights: Path, served: str
+) -> None:
+    values = noise("uint8", (3, 90, 100))
+    make(tmp_path / "served" / "in.tif", values, photometric="RGB", **UTM)
+    clouds = make(tmp_path / "clouds.tif", np.zeros((1, 90, 100), np.uint8), **UTM)
+    target = tmp_path / "out.tif"
+    done = run(f"/vsicurl/{served}/in.tif?X-Amz-Signature=secret", target, "--weights", weights, "--mask", clouds)
+    assert done.returncode == 0, done.stderr
+    assert same_bits(read(target), values)
+    assert "secret" not in target.with_suffix(".json").read_text() + done.stdout
+    missing = run(f"{served}/nowhere.tif?X-Amz-Signature=secret", tmp_path / "no.tif", "--weights", weights)
+    assert missing.returncode == 2
+    assert missing.stderr.count("\n") == 1
+    assert "secret" not in missing.stderr
+
+
+def test_restore_help_needs_no_torch() -> None:
+    code = """
+import sys
+import attcr.cli
+sys.argv = ["attcr", "restore", "--help"]
+try:
+    attcr.cli.main()
+except SystemExit:
+    assert not {"torch", "rasterio"} & set(sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
