@@ -1,0 +1,241 @@
+"""Reports say what was measured, leave nothing out, and come out the same when a run is interrupted."""
+
+import csv
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner
+
+from attcr import viz
+from attcr.cli import app
+from attcr.data import PairFolder, load_split
+from attcr.data.sen12mscr import KINDS
+from attcr.errors import ConfigError, DataError, DataNotFoundError, ShapeError
+from attcr.evaluate import (
+    COPY,
+    MEAN_COLOUR,
+    PUBLISHED,
+    Benchmark,
+    Method,
+    evaluate,
+    method_from_predictions,
+    open_benchmark,
+)
+from attcr.protocols import average, named
+from fakes import fake_image, fake_patch, make_pairs, make_sen12mscr, write_tif
+
+NAMES = [f"image{n}" for n in range(8)]
+HALF_CLEARED = Method(
+    "half cleared", lambda pair: (pair["cloudy"] + pair["clear"]) / 2, {"weights": "w", "sha256": "0"}
+)
+
+KILLED_AT_5 = """
+import os, signal, sys
+from attcr.evaluate import COPY, evaluate, open_benchmark
+
+def progress(done, total):
+    if done == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+evaluate(open_benchmark("pairs", sys.argv[1]), [COPY], ["att-cr", "half"], sys.argv[2], progress=progress)
+"""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pairs")
+    make_pairs(folder, ("cloudy", "clear"), NAMES)
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "run.log")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_the_report_holds_the_protocols_own_means_and_one_row_per_image(root: Path, tmp_path: Path) -> None:
+    benchmark = open_benchmark("pairs", root)
+    report = evaluate(benchmark, [HALF_CLEARED], ["att-cr", "t-cloud"], tmp_path)
+    pairs = [benchmark.pairs[index] for index in range(len(NAMES))]
+    for name in ("att-cr", "t-cloud"):
+        ours = average(named(name).score(HALF_CLEARED.restore(pair), pair["clear"]) for pair in pairs)
+        for key, mean in ours.items():
+            entry = report["protocols"][name]["methods"]["half cleared"][key]
+            assert entry["mean"] == pytest.approx(mean)
+            assert entry["low"] < mean < entry["high"]
+        with (tmp_path / f"images-{name}.csv").open() as file:
+            rows = list(csv.DictReader(file))
+        assert [row["name"] for row in rows] == NAMES
+        copied = named(name).score(pairs[3]["cloudy"], pairs[3]["clear"])
+        assert float(rows[3]["input copied: psnr"]) == copied["psnr"]
+        assert not any("att-cr" in column or "t-cloud" in column for column in rows[0])
+    assert json.loads((tmp_path / "report.json").read_text()) == report
+    assert (tmp_path / "figures" / "panels.png").exists()
+    text = (tmp_path / "report.md").read_text()
+    for expected in ("**half cleared**", "| input copied |", "| input's mean colour |", "split sha256 `", "sha256 `0`"):
+        assert expected in text
+
+
+def test_a_killed_run_goes_on_and_gives_the_same_bytes(root: Path, tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    evaluate(open_benchmark("pairs", root), [COPY], ["att-cr", "half"], whole)
+    command = [sys.executable, "-c", KILLED_AT_5, str(root), str(broken)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    killed = subprocess.run(command, env=environment, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    rows = broken / "rows.jsonl"
+    assert len(rows.read_text().splitlines()) == 1 + 5
+    assert set(contents(broken)) == {"rows.jsonl"}
+    rows.write_bytes(rows.read_bytes() + b'{"name": "image5", "sc')  # killed while writing
+    scored: list[int] = []
+    evaluate(
+        open_benchmark("pairs", root), [COPY], ["att-cr", "half"], broken, progress=lambda done, _: scored.append(done)
+    )
+    assert scored == [5, 6, 7, 8]
+    assert contents(broken) == contents(whole)
+
+
+def test_a_folder_of_another_evaluation_is_refused_with_what_differs(root: Path, tmp_path: Path) -> None:
+    evaluate(open_benchmark("pairs", root), [COPY], ["att-cr"], tmp_path)
+    with pytest.raises(ConfigError, match="differs in its methods and protocols: give another folder"):
+        evaluate(open_benchmark("pairs", root), [HALF_CLEARED], ["half"], tmp_path)
+    rows = (tmp_path / "rows.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "rows.jsonl").write_text(rows[0] + rows[2] + rows[1])
+    with pytest.raises(DataError, match="not hold the images in their order"):
+        evaluate(open_benchmark("pairs", root), [COPY], ["att-cr"], tmp_path)
+
+
+def test_methods_that_cannot_be_told_apart_or_change_the_size_are_refused(root: Path, tmp_path: Path) -> None:
+    benchmark = open_benchmark("pairs", root)
+    with pytest.raises(ConfigError, match="two methods bear one name"):
+        evaluate(benchmark, [HALF_CLEARED, Method("half cleared", HALF_CLEARED.restore)], ["att-cr"], tmp_path / "a")
+    cut = Method("cut", lambda pair: pair["cloudy"][:, 1:])
+    with pytest.raises(ShapeError, match=r"cut gave \(3, 31, 32\) for image0, whose reference is \(3, 32, 32\)"):
+        evaluate(benchmark, [cut], ["att-cr"], tmp_path / "b")
+
+
+def test_images_are_broken_down_by_cover_by_the_inputs_psnr_and_by_kind_of_pixel(tmp_path: Path) -> None:
+    make_pairs(tmp_path, ("cloudy", "clear"), ["thick", "thin"])
+    clear = {name: np.asarray(Image.open(tmp_path / "clear" / f"{name}.png")).astype(int) for name in ("thick", "thin")}
+    thick = clear["thick"].copy()
+    thick[:16] = np.where(thick[:16] < 128, thick[:16] + 100, thick[:16] - 100)
+    thin = np.where(clear["thin"] < 128, clear["thin"] + 2, clear["thin"] - 2)
+    for name, image in (("thick", thick), ("thin", thin)):
+        Image.fromarray(image.astype(np.uint8)).save(tmp_path / "cloudy" / f"{name}.png")
+    report = evaluate(open_benchmark("pairs", tmp_path), [COPY], ["att-cr"], tmp_path / "out")
+    result = report["protocols"]["att-cr"]
+    by_psnr = {label: entry["images"] for label, entry in result["by the input's PSNR"].items()}
+    assert by_psnr == {"below 15 dB": 1, "15 to 20 dB": 0, "20 to 25 dB": 0, "25 to 35 dB": 0, "35 dB and above": 1}
+    by_cover = {label: entry["images"] for label, entry in result["by cloud cover"].items()}
+    assert by_cover["below 10 %"] == by_cover["50 to 70 %"] == 1
+    assert result["by cloud cover"]["50 to 70 %"]["methods"]["input copied"]["psnr"] == pytest.approx(
+        10 * math.log10(255**2 / (100**2 / 2))
+    )
+    pixels = report["pixels"]["input copied"]
+    assert pixels["cloudy"] == {
+        "pixels": 512,
+        "mae": pytest.approx(100 / 255),
+        "psnr": pytest.approx(20 * math.log10(2.55)),
+    }
+    assert pixels["clear"]["mae"] == pytest.approx(2 / 255 * 2 / 3)  # the thin half of two images, and the untouched
+
+
+def test_stored_predictions_are_read_as_integers_or_floats_and_missing_ones_named(root: Path, tmp_path: Path) -> None:
+    benchmark = open_benchmark("pairs", root)
+    folder = tmp_path / "peer"
+    for name in NAMES[:4]:
+        write_tif(folder / f"{name}.tif", fake_image(name).transpose(2, 0, 1).astype(np.float32) / 255 + 0.01)
+    with pytest.raises(DataNotFoundError, match=r"4 of 8 images have no prediction in .*: image4, image5"):
+        method_from_predictions(folder, benchmark)
+    for name in NAMES[4:]:
+        Image.fromarray(fake_image(name)).save(folder / f"{name}.png")
+    method = method_from_predictions(folder, benchmark)
+    report = evaluate(benchmark, [method], ["standard"], tmp_path / "out")
+    rows = [json.loads(line) for line in (tmp_path / "out" / "rows.jsonl").read_text().splitlines()[1:]]
+    assert rows[0]["scores"]["peer"]["standard"]["psnr"] == pytest.approx(40, abs=1e-3)
+    assert rows[7]["scores"]["peer"]["standard"]["psnr"] == math.inf
+    assert report["protocols"]["standard"]["methods"]["peer"]["psnr"]["mean"] is None  # JSON has no infinity
+
+
+def test_thirteen_bands_are_scored_as_digital_numbers_over_10000(tmp_path: Path) -> None:
+    sources = {kind: tmp_path / f"{kind}.tif" for kind in KINDS}
+    for seed, kind in enumerate(KINDS):
+        write_tif(sources[kind], np.clip(fake_patch(kind, seed, size=24), -40, 9000))
+    regions = load_split("sen12mscr", "test").names
+    make_sen12mscr(tmp_path / "root", {region: [1] for region in regions}, sources)
+    benchmark = open_benchmark("sen12mscr", tmp_path / "root")
+    report = evaluate(benchmark, [COPY], ["att-cr-sen12", "uncrtaints"], tmp_path / "out")
+    cloudy, clear = (np.clip(fake_patch(kind, seed, size=24), -40, 9000) for seed, kind in enumerate(KINDS) if seed)
+    squared = np.mean((cloudy / 1e4 - clear / 1e4) ** 2)
+    mean = report["protocols"]["att-cr-sen12"]["methods"]["input copied"]["psnr"]["mean"]
+    assert mean == pytest.approx(-10 * math.log10(squared), abs=1e-4)
+    assert report["protocols"]["att-cr-sen12"]["paper"]["psnr"] == 29.97
+    assert report["protocols"]["uncrtaints"]["paper"] is None
+    assert any("24x24" in note for note in report["protocols"]["att-cr-sen12"]["notes"])
+
+
+def test_the_papers_row_stands_beside_ours_with_a_note_where_the_split_differs(root: Path, tmp_path: Path) -> None:
+    folder = PairFolder(root / "cloudy", root / "clear")
+    report = evaluate(Benchmark(folder, "rice2", "val", "0"), [COPY], ["att-cr", "half", "att-cr-sen12"], tmp_path)
+    text = (tmp_path / "report.md").read_text()
+    assert "| ATT-CR (paper) | 36.72 | 0.9183 | 0.0149 | 1.160 |" in text
+    notes = " ".join(report["protocols"]["att-cr"]["notes"])
+    for expected in ("test part; this is val", "another split", "512x512; these are 32x32"):
+        assert expected in notes
+    assert report["protocols"]["half"]["paper"] is None
+    assert report["protocols"]["att-cr-sen12"]["notes"] == [
+        "the protocol was published for 13 bands; these images have 3."
+    ]
+    assert not PUBLISHED["tcloud"].split
+
+
+def test_a_black_pixel_leaves_its_image_out_of_the_mean_angle_and_the_report_says_so(tmp_path: Path) -> None:
+    make_pairs(tmp_path, ("cloudy", "clear"), ["a", "b", "c"])
+    black = np.array(Image.open(tmp_path / "clear" / "b.png"))
+    black[0, 0] = 0
+    Image.fromarray(black).save(tmp_path / "clear" / "b.png")
+    report = evaluate(open_benchmark("pairs", tmp_path), [COPY], ["att-cr"], tmp_path / "out")
+    result = report["protocols"]["att-cr"]
+    assert result["methods"]["input copied"]["sam"]["images"] == 2
+    assert result["methods"]["input copied"]["psnr"]["images"] == 3
+    assert (
+        "SAM leaves out images with a black pixel, of 3: 1 of input copied, 1 of input's mean colour."
+        in result["notes"]
+    )
+
+
+def test_the_command_prints_the_means_and_refuses_to_guess(root: Path, tmp_path: Path) -> None:
+    run = CliRunner().invoke
+    options = ["evaluate", "--data", "pairs", "--root", str(root), "--out", str(tmp_path / "out")]
+    result = run(app, [*options, "--baseline", "mean-colour", "--protocol", "att-cr"])
+    assert result.exit_code == 0, result.output
+    assert "att-cr: PSNR input's mean colour " in result.output
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["subject"] == MEAN_COLOUR.name
+    for wrong in ([], ["--baseline", "nothing"], ["--baseline", "copy", "--predictions", str(root / "clear")]):
+        assert isinstance(run(app, [*options, *wrong]).exception, ConfigError)
+
+
+def test_figures_show_13_bands_by_their_red_green_and_blue() -> None:
+    image = np.zeros((13, 4, 4))
+    image[[3, 2, 1], :, :] = np.array([0.1, 0.2, 0.5]).reshape(3, 1, 1)
+    assert viz.picture(image)[0, 0].tolist() == pytest.approx([0.3, 0.6, 1.0])
+    assert viz.picture(image[:3] + 0.25)[0, 0].tolist() == pytest.approx([0.25, 0.75, 0.45])
+
+
+@pytest.mark.slow
+def test_real_rice2_inputs_score_what_the_facts_say(shared_data: Path, tmp_path: Path) -> None:
+    report = evaluate(open_benchmark("rice2", shared_data / "rice2"), [COPY], ["att-cr"], tmp_path)
+    result = report["protocols"]["att-cr"]["methods"]["input copied"]["psnr"]
+    assert result["images"] == 148
+    assert result["mean"] == pytest.approx(22.51, abs=0.005)
+    assert torch.isfinite(torch.tensor([result["low"], result["high"]])).all()
