@@ -1,5 +1,8 @@
 import hashlib
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,5 +81,17 @@ def test_hold_out_keeps_groups_whole_and_does_not_depend_on_their_order() -> Non
     assert set(held) == set(again_held)
     assert set(kept) == set(again_kept)
     assert len({"a", "b", "c"} & set(held)) in (0, 3)
+    first = min(kept + held, key=lambda name: hashlib.sha256(name.encode()).digest())
+    assert first in held
     assert set(kept) | set(held) == {name for group in groups for name in group}
     assert not set(kept) & set(held)
+
+
+@pytest.mark.slow
+def test_the_shipped_lists_are_made_from_the_published_ones(shared_data: Path, tmp_path: Path) -> None:
+    repository = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "benchmarks.make_splits", str(shared_data), str(tmp_path)]
+    subprocess.run(command, cwd=repository, env=os.environ | {"PYTHONPATH": "src"}, check=True)
+    for dataset in DATASETS:
+        shipped = repository / "src" / "attcr" / "data" / "splits" / f"{dataset}.json"
+        assert (tmp_path / shipped.name).read_bytes() == shipped.read_bytes()
