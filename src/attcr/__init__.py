@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from attcr.ablations import AblationConfig as AblationConfig
+    from attcr.ablations import build_network as build_network
+    from attcr.gates import trace_gates as trace_gates
     from attcr.model import ATTCR as ATTCR
     from attcr.model import ATTCRConfig as ATTCRConfig
     from attcr.restore import RestoreOptions as RestoreOptions
@@ -18,22 +21,28 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "ATTCR": "attcr.model",
     "ATTCRConfig": "attcr.model",
+    "AblationConfig": "attcr.ablations",
     "RestoreOptions": "attcr.restore",
+    "build_network": "attcr.ablations",
     "load_model": "attcr.weights",
     "restore_array": "attcr.restore",
     "restore_scene": "attcr.restore",
     "save_model": "attcr.weights",
+    "trace_gates": "attcr.gates",
 }
 
 __all__ = [
     "ATTCR",
     "ATTCRConfig",
+    "AblationConfig",
     "RestoreOptions",
     "__version__",
+    "build_network",
     "load_model",
     "restore_array",
     "restore_scene",
     "save_model",
+    "trace_gates",
 ]
 
 

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from attcr.ablations import AblationConfig
+from attcr.cli import app
 from attcr.data import PairFolder
 from attcr.errors import ConfigError
 from attcr.model import ATTCRConfig
@@ -80,7 +82,10 @@ def test_a_comparison_is_trained_written_and_not_trained_twice(
     assert trained == [("AblationConfig", 1)]
     assert again["variants"][1]["psnr"] == swin["psnr"]  # the same seed gives the same network, whatever ran before
 
-    table = ablate([*settings, "--variants=[{name: triangular}]", "--seeds=[0]", "--trainer.max_steps=1"])
+    smaller = ["--variants=[{name: triangular}]", "--seeds=[0]", "--trainer.max_steps=1"]
+    result = CliRunner().invoke(app, ["ablate", *settings, *smaller])
+    assert result.exit_code == 0, result.output
+    assert result.output.endswith(f"{table.read_text()}\n")
     assert read(table)["variants"][0]["psnr"]["sd"] is None
     assert trained[1:] == [("ATTCRConfig", 0)]  # another budget is another run
 
@@ -119,9 +124,10 @@ def test_a_variant_changes_only_what_it_names() -> None:
         ("--variants=[]", "at least one"),
         ("--variants=[{name: a}, {name: a, gate: false}]", "no two"),
         ("--seeds=[1, 1]", "no two"),
+        ("--network.gate=false", "no effect"),
     ],
 )
-def test_a_comparison_of_nothing_or_of_equals_is_refused(settings: list[str], change: str, message: str) -> None:
+def test_a_comparison_that_makes_no_sense_is_refused(settings: list[str], change: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ablate([*settings, "--variants=[{name: a}]", change])
 

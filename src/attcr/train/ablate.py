@@ -88,6 +88,8 @@ def ablate(args: list[str], *, say: Callable[[str], None] = lambda line: None) -
     names, seeds = [variant.name for variant in ready.variants], ready.seeds
     if not names or not seeds or len(set(names)) < len(names) or len(set(seeds)) < len(seeds):
         raise ConfigError(f"variants {names}, seeds {seeds}: each needs at least one, and no two of them equal")
+    if ready.network.attention != "triangular" or not ready.network.gate:
+        raise ConfigError("network.attention and network.gate would have no effect: variants say what theirs are")
     common = {key: settings.as_dict()[key] for key in ("network", "model", "data", "trainer")}
     out = Path(ready.out)
     results: list[dict[str, Any]] = []
