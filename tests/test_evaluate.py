@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner
 
-from attcr import viz
+from attcr import ATTCR, ATTCRConfig, save_model, viz
 from attcr.cli import app
 from attcr.data import PairFolder, load_split
 from attcr.data.sen12mscr import KINDS
@@ -211,6 +211,24 @@ def test_a_black_pixel_leaves_its_image_out_of_the_mean_angle_and_the_report_say
         "SAM leaves out images with a black pixel, of 3: 1 of input copied, 1 of input's mean colour."
         in result["notes"]
     )
+
+
+def test_weights_are_run_on_whole_images_and_known_by_their_sha256(root: Path, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = ATTCR(ATTCRConfig.preset("tiny")).eval()
+    digest = save_model(model, tmp_path / "mine.safetensors")
+    options = ["--data", "pairs", "--root", str(root), "--weights", str(tmp_path / "mine.safetensors")]
+    result = CliRunner().invoke(app, ["evaluate", *options, "--protocol", "t-cloud", "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["subject"] == "mine"
+    assert report["made with"]["methods"]["mine"]["sha256"] == digest
+    assert f"sha256 `{digest}`" in (tmp_path / "out" / "report.md").read_text()
+    pair = open_benchmark("pairs", root).pairs[2]
+    with torch.inference_mode():
+        scores = named("t-cloud").score(model(pair["cloudy"][None])[0], pair["clear"])
+    rows = [json.loads(line) for line in (tmp_path / "out" / "rows.jsonl").read_text().splitlines()[1:]]
+    assert rows[2]["scores"]["mine"]["t-cloud"] == pytest.approx(scores, abs=1e-6)
 
 
 def test_the_command_prints_the_means_and_refuses_to_guess(root: Path, tmp_path: Path) -> None:
