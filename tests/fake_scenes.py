@@ -100,3 +100,9 @@ def smooth_picture(bands: int, height: int, width: int) -> np.ndarray:
         0.5 + 0.4 * np.sin(2 * np.pi * ((5 + b) * x / width + (4 + b) * y / height)) for b in range(bands)
     ]
     return np.stack(waves).astype(np.float32)
+
+
+def peak_bytes() -> int:
+    """The most memory this process has had (Linux). `ru_maxrss` would start from what its parent had at the fork."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024

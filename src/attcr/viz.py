@@ -37,8 +37,8 @@ def picture(image: Array) -> Array:
         image = 3 * image[[3, 2, 1]]
     elif image.shape[0] != 3:
         image = np.repeat(image[:1], 3, axis=0)
-    clipped: Array = np.clip(image, 0, 1)
-    return clipped.transpose(1, 2, 0)
+    shown: Array = np.clip(image, 0, 1).transpose(1, 2, 0)
+    return shown
 
 
 def save_panels(path: Path, panels: Sequence[Panel]) -> None:

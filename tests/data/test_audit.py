@@ -272,16 +272,22 @@ def plant(
 
 def check_planted(root: Path, given: dict[str, list[str]], planted: dict[str, str]) -> None:
     report = audit("pairs", root, lists=given, within=True)
-    found: dict[str, set[str]] = {}
-    for kind in ("exact", "near"):
+    found: dict[str, str] = {}
+    for kind in ("alike", "near", "exact"):
         for finding in report.of(kind):
-            if finding.images[0].side == "clear":
-                first, second = sorted(image.name for image in finding.images)
-                assert second == f"copy{first}", f"false alarm: {kind} {first} {second} {finding.note}"
-                found.setdefault(second, set()).add(kind)
-    missed = {name: way for name, way in planted.items() if name not in found}
-    assert missed == {}
-    assert all((found[name] == {"exact"}) == (way == "exact") for name, way in planted.items())
+            first, second = sorted(image.name for image in finding.images)[:2]
+            if second == f"copy{first}":
+                found[second] = kind
+            else:
+                assert kind == "alike", f"false alarm: {kind} {first} {second} {finding.note}"
+    assert set(found) == set(planted)
+    expected = {name: "exact" if way == "exact" else "near" for name, way in planted.items()}
+    as_alike = sorted(name for name in found if found[name] != expected[name])
+    print(f"\n{len(planted)} planted, all found, {len(as_alike)} of them only as alike: {as_alike}")
+    for name in as_alike:  # a plain sea of which re-encoding left nothing to correlate
+        assert (found[name], planted[name]) == ("alike", "reencoded")
+        assert read_image(root / "clear" / f"{name[4:]}.png").std(axis=(1, 2)).max() < 1
+    assert len(as_alike) <= len(planted) // 100
 
 
 def test_planted_copies_of_real_images_are_all_found(shared_data: Path, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Restore a made scene with a cheap network and print the peak memory: python measure_memory.py H W BANDS FOLDER."""
 
 import json
-import resource
 import sys
 import time
 from pathlib import Path
@@ -11,7 +10,7 @@ import rasterio
 from rasterio.windows import Window
 
 from attcr.restore import RestoreOptions, restore_scene
-from fake_scenes import UTM, Counting
+from fake_scenes import UTM, Counting, peak_bytes
 
 
 def make_large(path: Path, height: int, width: int, bands: int) -> None:
@@ -31,15 +30,15 @@ def main() -> None:
     height, width, bands = map(int, sys.argv[1:4])
     folder = Path(sys.argv[4])
     make_large(folder / "in.tif", height, width, bands)
-    made = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    made = peak_bytes()
     began = time.perf_counter()
     restore_scene(folder / "in.tif", folder / "out.tif", Counting(0.9), options=RestoreOptions(sensor="s2-l1c"))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = peak_bytes()
     with rasterio.open(folder / "in.tif") as came, rasterio.open(folder / "out.tif") as out:
         window = Window(0, height // 2, 512, 16)
         error = np.abs(out.read(window=window) - came.read(window=window) * 0.9).max()
     seconds = time.perf_counter() - began
-    print(json.dumps({"peak": peak * 1024, "made": made * 1024, "seconds": seconds, "error": float(error)}))
+    print(json.dumps({"peak": peak, "made": made, "seconds": seconds, "error": float(error)}))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,10 @@ import sys
 import time
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[1]))
+
+from fake_scenes import peak_bytes
+
 
 def main() -> None:
     from attcr import cli
@@ -41,7 +45,7 @@ def main() -> None:
                 "stderr": errors.getvalue(),
                 "seconds": time.perf_counter() - began,
                 "left": sorted(path.name for path in folder.iterdir()),
-                "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+                "peak": peak_bytes(),
             }
         )
         Path(job["out"]).write_text(json.dumps(told))

@@ -16,6 +16,7 @@ from rasterio.enums import ColorInterp
 from rasterio.rpc import RPC
 from rio_cogeo.cogeo import cog_validate
 
+import attcr
 from attcr.errors import AttcrWarning, SceneError
 from attcr.restore import Progress, RestoreOptions, plan_scene, restore_scene
 from fake_scenes import SENSORS, UTM, Counting, Same, Smooth, make, noise, read, same_bits, smooth_picture
@@ -449,15 +450,8 @@ def test_the_real_l2a_band_files_go_through_with_their_scl(l2a: Path, tmp_path: 
         restore_scene(l2a, tmp_path / "other.tif", rgb(Same()))
 
 
-class SarConfig:
-    """What the weights of the sen12mscr preset say."""
-
-    in_channels, out_channels = 15, 13
-    residual = tuple(range(2, 15))
-
-
 class OpticalConfig:
-    """A network for the 13 bands alone."""
+    """What the weights of a network for the 13 bands alone say."""
 
     in_channels = out_channels = 13
     residual = tuple(range(13))
@@ -465,11 +459,11 @@ class OpticalConfig:
 
 def test_the_real_l1c_mosaic_needs_radar_or_weights_without(shared_data: Path, tmp_path: Path) -> None:
     source = shared_data / "scenes" / "s2_l1c_roi136" / "cloudy.tif"
-    model: Any = Counting(0.9)
-    model.config = SarConfig()
     settings = RestoreOptions(sensor="s2-l1c")
+    with_radar = attcr.ATTCR(attcr.ATTCRConfig.preset("sen12mscr"))
     with pytest.raises(SceneError, match="--sar FILE"):
-        restore_scene(source, tmp_path / "out.tif", model, options=settings)
+        restore_scene(source, tmp_path / "out.tif", with_radar, options=settings)
+    model: Any = Counting(0.9)
     model.config = OpticalConfig()
     result = restore_scene(source, tmp_path / "out.tif", model, options=settings)
     before, after = read(source), read(tmp_path / "out.tif")
@@ -482,6 +476,16 @@ def test_the_real_l1c_mosaic_needs_radar_or_weights_without(shared_data: Path, t
         restore_scene(source, tmp_path / "o.tif", model, options=RestoreOptions(sensor="s2-l2a"))
 
 
+def test_a_13_band_network_of_ours_takes_the_real_mosaic(shared_data: Path, tmp_path: Path) -> None:
+    plain = {"dim": 8, "blocks": (1,) * 5, "heads": (2,) * 5, "scales": ((1,),) * 5}
+    config = attcr.ATTCRConfig(in_channels=13, out_channels=13, residual=tuple(range(13)), **plain)  # type: ignore[arg-type]
+    source = shared_data / "scenes" / "s2_l1c_roi136" / "cloudy.tif"
+    settings = RestoreOptions(sensor="s2-l1c", tile=384, overlap=0)
+    result = restore_scene(source, tmp_path / "out.tif", attcr.ATTCR(config), options=settings)
+    assert result.tiles_run == 2
+    assert cog_validate(tmp_path / "out.tif", quiet=True)[0]
+
+
 class AddRadar(Counting):
     def forward(self, x: Any) -> Any:
         return x[:, 2:] * 0 + x[:, :1]
@@ -491,7 +495,7 @@ def test_radar_reaches_the_network_on_the_scenes_grid(shared_data: Path, tmp_pat
     name = "ROIs1970_fall_139_p839.tif"
     source = shared_data / "sen12mscr" / "s2_cloudy" / name
     model: Any = AddRadar()
-    model.config = SarConfig()
+    model.config = attcr.ATTCRConfig.preset("sen12mscr")
     radar = shared_data / "sen12mscr" / "s1" / name
     settings = RestoreOptions(sensor="s2-l1c", sar=str(radar))
     restore_scene(source, tmp_path / "out.tif", model, options=settings)

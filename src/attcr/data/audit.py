@@ -54,7 +54,7 @@ CLOUDY, CLEAR = 0, 1
 # Measured on 356 real images, each against its own planted copies and against all others (docs/data.md).
 HASH_NEAR = 16  # bits of 63: copies differ by 12 at most, and 1 in 1000 pairs of different images by so few
 THUMB_NEAR = 0.4  # correlation of thumbnails that is worth the closer look
-COPY = 0.5  # correlation of the closer look: copies have 0.6 and more, different images 0.28 and less
+COPY = 0.45  # correlation of the closer look: copies have 0.54 and more, different images 0.35 and less
 ALIKE = 1.0  # grey levels, root mean square
 DOUBTFUL = 0.3  # correlation of a pair's best blocks: sides of different pairs have 0.35 and less
 FITS, THUMB_FITS = 0.4, 0.6  # of another pair's clear side, in the closer look and in the thumbnails

@@ -120,7 +120,8 @@ def shows_through(cloudy: Floats, clear: Floats) -> float:
 def aligned_correlation(one: Floats, other: Floats, side: int = 30) -> float:
     """Correlate the detail of two images (VIEW, VIEW) block by block, each where it fits best within REACH.
 
-    Blocks weigh by their contrast. A copy cropped by a few pixels fits in every block, a little aside.
+    Blocks weigh by the lesser contrast of the two, up to twice the median, so that one bright corner in a plain
+    sea does not speak for all of it. A copy cropped by a few pixels fits in every block, a little aside.
     """
     count = (VIEW - 2 * REACH) // side
 
@@ -138,5 +139,6 @@ def aligned_correlation(one: Floats, other: Floats, side: int = 30) -> float:
             spread = sums(moved**2) - total**2 / side**2
             product = sums(still * moved) - mean * total
             best = np.maximum(best, product / np.sqrt(np.maximum(energy * spread, 1e-6)))
-    weight = np.sqrt(np.maximum(energy, 0))
+    contrast = np.sqrt(np.maximum(np.minimum(energy, sums(other[REACH:-REACH, REACH:-REACH] ** 2)), 0))
+    weight = np.minimum(contrast, 2 * np.median(contrast))
     return float((best * weight).sum() / max(float(weight.sum()), 1e-6))

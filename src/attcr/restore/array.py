@@ -272,7 +272,13 @@ class Network:
         missing = (max(SMALLEST_INPUT - width, 0), max(SMALLEST_INPUT - height, 0))
         if any(missing):
             x = nn.functional.pad(x.float(), (0, missing[0], 0, missing[1]), mode="replicate").to(x.dtype)
-        y = self._model(x)
+        try:
+            y = self._model(x)
+        except torch.OutOfMemoryError as error:
+            raise SceneError(
+                f"A batch of {x.shape[0]} tiles of {width} x {height} does not fit into the memory of {self._device}: "
+                "use a smaller --batch or --tile."
+            ) from error
         wanted = (x.shape[0], len(self.optical), *x.shape[2:])
         if tuple(y.shape) != wanted:
             raise ShapeError(f"The network gave {tuple(y.shape)} for {tuple(x.shape)}; expected {wanted}.")

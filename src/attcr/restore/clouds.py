@@ -50,8 +50,12 @@ def find_clouds(
         for top, classes in _detect(scene, options):
             write.write_rows(path, top, classes[None])
             on_rows(top + classes.shape[0])
-    made = open_scene(path)
-    return CloudMap(lambda top, bottom: made.read(top, bottom)[0], profile.height, options.dilate, options.feather)
+
+    def read(top: int, bottom: int) -> Classes:
+        with open_scene(path) as made:
+            return made.read(top, bottom)[0]  # type: ignore[no-any-return]
+
+    return CloudMap(read, profile.height, options.dilate, options.feather)
 
 
 def _detect(scene: Scene, options: RestoreOptions) -> Iterator[tuple[int, Classes]]:

@@ -94,7 +94,10 @@ def item_of(scene: Scene, target: Path, files: Mapping[str, tuple[Path, str]], p
     )
     code = profile.crs.to_authority() if profile.crs else None
     item.properties["proj:code"] = ":".join(code) if code else None
-    item.stac_extensions = ["https://stac-extensions.github.io/projection/v2.0.0/schema.json"]
+    item.stac_extensions = [
+        "https://stac-extensions.github.io/processing/v1.2.0/schema.json",
+        "https://stac-extensions.github.io/projection/v2.0.0/schema.json",
+    ]
     types = {".png": "image/png", ".jpg": "image/jpeg", ".webp": "image/webp"}
     for key, (path, title) in files.items():
         roles = {"restored": ["data"], "preview": ["overview"]}.get(key, ["metadata"])

@@ -1,0 +1,28 @@
+"""The package as it is installed."""
+
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert all(name.startswith(("attcr/", "attcr-")) for name in names)
+    assert {"attcr/py.typed", "attcr/train/recipes/rice2.yaml", "attcr/data/splits/rice2.json"} <= set(names)
+    assert not [name for name in names if name.endswith((".png", ".webp", ".tif", ".pth"))]
+
+
+def test_it_imports_within_three_seconds_torch_included() -> None:
+    best = float("inf")
+    for _ in range(2):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", "from attcr import ATTCR"], check=True)
+        best = min(best, time.perf_counter() - start)
+    assert best < 3
