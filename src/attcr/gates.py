@@ -14,13 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attcr.data.pairs import EIGHT_BIT, read_image
-from attcr.errors import ConfigError, DataError, MissingExtraError
+from attcr.errors import ConfigError, DataError
 from attcr.model import ATTCR, Block
-
-try:
-    from matplotlib.figure import Figure
-except ImportError as error:
-    raise MissingExtraError("matplotlib", "eval") from error
+from attcr.viz import new_figure, picture, save_figure
 
 Array = NDArray[Any]
 
@@ -150,7 +146,7 @@ def save_channels(path: Path, trace: GateTrace, *, each: int = 4) -> None:
     Each map has its own grey scale from its 1st to its 99th percentile, written under it; values are signed.
     """
     columns = 1 + 2 * each
-    figure = Figure(figsize=(1.55 * columns, 1.9 * (len(trace.stages) + 1)), dpi=80, layout="constrained")
+    figure = new_figure(1.55 * columns, 1.9 * (len(trace.stages) + 1))
     axes = figure.subplots(len(trace.stages) + 1, columns, squeeze=False)
     _show_ends(axes[0], trace)
     for row, stage in zip(axes[1:], trace.stages, strict=True):
@@ -161,7 +157,7 @@ def save_channels(path: Path, trace: GateTrace, *, each: int = 4) -> None:
     figure.suptitle(
         "Gate of the last block of each stage; r is its correlation with the input's brightness", fontsize=10
     )
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def save_before_after(path: Path, trace: GateTrace) -> None:
@@ -170,7 +166,7 @@ def save_before_after(path: Path, trace: GateTrace) -> None:
     The two channels are those whose gate holds back and lets through most clearly what is bright. All is drawn as
     magnitude in units of its own mean, from 0 to 3: a gate may be negative, and then passes with another sign.
     """
-    figure = Figure(figsize=(10.5, 1.9 * (len(trace.stages) + 1)), dpi=80, layout="constrained")
+    figure = new_figure(10.5, 1.9 * (len(trace.stages) + 1))
     axes = figure.subplots(len(trace.stages) + 1, 6, squeeze=False)
     _show_ends(axes[0], trace)
     for row, stage in zip(axes[1:], trace.stages, strict=True):
@@ -181,17 +177,17 @@ def save_before_after(path: Path, trace: GateTrace) -> None:
             for axis, values, title in zip(row[first : first + 3], maps, titles, strict=True):
                 _show(axis, _relative(values), title, (0.0, 3.0))
     figure.suptitle("What goes into and comes out of the gate: magnitude, 1 is the mean of the map", fontsize=10)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def save_distributions(path: Path, traces: Mapping[str, GateTrace]) -> None:
     """Draw the distribution over the pixels of the gate's mean over channels: a row an image, a column a stage."""
     every = list(traces.values())
     stages = len(every[0].stages)
-    figure = Figure(figsize=(2.2 * (stages + 1), 2 * len(every)), dpi=80, layout="constrained")
+    figure = new_figure(2.2 * (stages + 1), 2 * len(every))
     axes = figure.subplots(len(every), stages + 1, squeeze=False)
     for row, (name, trace) in zip(axes, traces.items(), strict=True):
-        row[0].imshow(_picture(trace.cloudy))
+        row[0].imshow(picture(trace.cloudy))
         row[0].set_title(name, fontsize=8)
         row[0].set_axis_off()
     for column in range(stages):
@@ -206,7 +202,7 @@ def save_distributions(path: Path, traces: Mapping[str, GateTrace]) -> None:
             axis.tick_params(labelsize=7)
             axis.locator_params(axis="x", nbins=4)
             axis.set_yticks([])
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def save_one_channel(path: Path, traces: Mapping[str, GateTrace], *, stage: int = 2) -> int:
@@ -216,15 +212,15 @@ def save_one_channel(path: Path, traces: Mapping[str, GateTrace], *, stage: int 
     """
     gates = [trace.stages[stage - 1] for trace in traces.values()]
     channel = int(np.argmin(np.mean([gate.size_correlation for gate in gates], axis=0)))
-    figure = Figure(figsize=(2.2 * max(2, len(gates)), 4.8), dpi=80, layout="constrained")
+    figure = new_figure(2.2 * max(2, len(gates)), 4.8)
     axes = figure.subplots(2, len(gates), squeeze=False)
     for column, (name, trace), gate in zip(axes.T, traces.items(), gates, strict=True):
-        column[0].imshow(_picture(trace.cloudy))
+        column[0].imshow(picture(trace.cloudy))
         column[0].set_title(name, fontsize=8)
         column[0].set_axis_off()
         _show(column[1], np.abs(gate.gate[channel]), f"r = {gate.size_correlation[channel]:+.2f}")
     figure.suptitle(f"Gate of stage {stage}, channel {channel} (magnitude)", fontsize=10)
-    _save(figure, path)
+    save_figure(figure, path)
     return channel
 
 
@@ -265,15 +261,5 @@ def _show_ends(row: Sequence[Any], trace: GateTrace) -> None:
     for axis in row:
         axis.set_axis_off()
     for axis, title, image in ((row[0], "cloudy", trace.cloudy), (row[1], "restored", trace.restored)):
-        axis.imshow(_picture(image))
+        axis.imshow(picture(image))
         axis.set_title(title, fontsize=8)
-
-
-def _picture(image: Array) -> Array:
-    """(H, W, 3) to look at."""
-    return np.asarray(np.clip(image, 0, 1).transpose(1, 2, 0))
-
-
-def _save(figure: Figure, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="png", metadata={"Software": None})  # no version in the bytes

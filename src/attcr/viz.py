@@ -43,7 +43,7 @@ def picture(image: Array) -> Array:
 
 def save_panels(path: Path, panels: Sequence[Panel]) -> None:
     """Write a figure with a row for each panel: cloudy, restored, reference, and the mean error over bands."""
-    figure = Figure(figsize=(12, 3.2 * len(panels)), dpi=80, layout="constrained")
+    figure = new_figure(12, 3.2 * len(panels))
     axes = figure.subplots(len(panels), 4, squeeze=False)
     for row, panel in zip(axes, panels, strict=True):
         images = {"cloudy": panel.cloudy, "restored": panel.restored, "reference": panel.reference}
@@ -56,12 +56,12 @@ def save_panels(path: Path, panels: Sequence[Panel]) -> None:
         figure.colorbar(shown, ax=row[3], fraction=0.046)
         for axis in row:
             axis.set_axis_off()
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def save_gain(path: Path, before: Sequence[float], after: Sequence[float], *, title: str) -> None:
     """Write a scatter of each image's PSNR before and after; below the diagonal an image was made worse."""
-    figure = Figure(figsize=(5, 5), dpi=80, layout="constrained")
+    figure = new_figure(5, 5)
     axis = figure.subplots()
     known = np.isfinite(before) & np.isfinite(after)
     x, y = np.asarray(before)[known], np.asarray(after)[known]
@@ -76,9 +76,15 @@ def save_gain(path: Path, before: Sequence[float], after: Sequence[float], *, ti
         title=title,
     )
     axis.set_aspect("equal")
-    _save(figure, path)
+    save_figure(figure, path)
 
 
-def _save(figure: Figure, path: Path) -> None:
+def new_figure(width: float, height: float) -> Figure:
+    """Give an empty figure of so many inches, 80 pixels each."""
+    return Figure(figsize=(width, height), dpi=80, layout="constrained")
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG, the same bytes for the same figure."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, format="png", metadata={"Software": None})  # no version in the bytes

@@ -1,6 +1,8 @@
 """A comparison of variants, from its settings to its table."""
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,23 @@ def test_a_comparison_is_trained_written_and_not_trained_twice(
     assert result.output.endswith(f"{table.read_text()}\n")
     assert read(table)["variants"][0]["psnr"]["sd"] is None
     assert trained[1:] == [("ATTCRConfig", 0)]  # another budget is another run
+
+
+def test_a_comparison_that_is_terminated_does_not_end_as_if_it_were_whole(
+    settings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = RestorationTask.training_step
+
+    def terminated(self: RestorationTask, batch: Any, batch_idx: int) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return plain(self, batch, batch_idx)
+
+    monkeypatch.setattr(RestorationTask, "training_step", terminated)
+    with pytest.raises(SystemExit) as stop:
+        ablate([*settings, "--variants=[{name: triangular}]"])
+    assert stop.value.code == 128 + signal.SIGTERM
+    assert not (tmp_path / "out" / "ablation.md").exists()
+    assert not list((tmp_path / "out").rglob("*.json"))
 
 
 def test_the_shipped_comparison_has_every_attention_of_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:

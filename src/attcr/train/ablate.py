@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 import re
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,6 +16,7 @@ from typing import Any, Literal, cast, get_args
 import lightning.pytorch as pl
 import torch
 from jsonargparse import ArgumentParser, Namespace
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from attcr.ablations import AblationConfig, Kind, build_network
 from attcr.complexity import measure
@@ -164,7 +166,10 @@ def _train(config: ATTCRConfig, seed: int, ready: Namespace) -> dict[str, float]
     ready.data.reseed(seed)
     clock = _Clock()
     trainer = _trainer(ready, clock)
-    trainer.fit(task, ready.data)  # the run is one epoch long, and the held-out pairs are scored at its end
+    try:
+        trainer.fit(task, ready.data)  # the run is one epoch long, and the held-out pairs are scored at its end
+    except SIGTERMException:
+        raise SystemExit(128 + signal.SIGTERM) from None  # Lightning would end with 0, as if all had been trained
     return {**_scores(trainer), "step_s": median(clock.seconds[2:] or clock.seconds)}
 
 
