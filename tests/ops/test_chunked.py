@@ -121,6 +121,15 @@ def test_long_sums_keep_their_precision() -> None:
     assert relative_error(got, triangular_attention(q.double(), k.double(), v.double())) < 1e-4
 
 
+def test_a_call_in_inference_mode_leaves_nothing_behind() -> None:
+    with torch.inference_mode():
+        q, k, v = (torch.randn(1, 2, 70, 4) for _ in range(3))
+        triangular_attention(q, k, v)
+    assert_chunked_is_naive((1, 2, 70, 4), torch.float32)
+    with torch.inference_mode():
+        assert triangular_attention(q, k, v).isfinite().all()
+
+
 def test_first_half_of_heads_looks_back_and_second_ahead() -> None:
     q, k, v = (x.detach() for x in make_qkv(1, 4, 200, 4))
     before = triangular_attention(q, k, v)

@@ -60,7 +60,8 @@ def _rooms(like: Tensor, *shapes: tuple[int, ...]) -> list[Tensor]:
     sizes = [math.prod(shape) for shape in shapes]
     buffer: Tensor | None = getattr(_kept, "buffer", None)
     if buffer is None or like.device.type != "cpu" or buffer.dtype != _wide(like) or buffer.numel() < sum(sizes):
-        buffer = like.new_empty(sum(sizes), dtype=_wide(like))
+        with torch.inference_mode(False):  # a buffer made in inference mode could not be used outside it
+            buffer = torch.empty(sum(sizes), dtype=_wide(like), device=like.device)
         if like.device.type == "cpu":
             _kept.buffer = buffer
     return [part.view(shape) for part, shape in zip(buffer[: sum(sizes)].split(sizes), shapes, strict=True)]
