@@ -1,6 +1,10 @@
 """Small scenes and cheap networks for tests."""
 
-from collections.abc import Callable, Sequence
+import functools
+import http.server
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -106,3 +110,39 @@ def peak_bytes() -> int:
     """The most memory this process has had (Linux). `ru_maxrss` would start from what its parent had at the fork."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
+
+
+class RangeHandler(http.server.SimpleHTTPRequestHandler):
+    """Serves parts of files, as object stores do."""
+
+    def send_head(self):  # type: ignore[no-untyped-def]
+        asked = self.headers.get("Range")
+        path = Path(self.translate_path(self.path))
+        if not asked or not path.is_file():
+            return super().send_head()
+        first, _, last = asked.removeprefix("bytes=").partition("-")
+        size = path.stat().st_size
+        begin, end = int(first), min(int(last or size - 1), size - 1)
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {begin}-{end}/{size}")
+        self.send_header("Content-Length", str(end - begin + 1))
+        self.end_headers()
+        file = path.open("rb")
+        file.seek(begin)
+        self.wfile.write(file.read(end - begin + 1))
+        file.close()
+        return None
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def serve(folder: Path) -> Iterator[str]:
+    """Serve a folder's files on this machine and give the address."""
+    handler = functools.partial(RangeHandler, directory=str(folder))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()

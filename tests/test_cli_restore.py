@@ -1,13 +1,10 @@
 """`attcr restore` as a user runs it."""
 
-import functools
-import http.server
 import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +14,7 @@ import pytest
 import torch
 
 import attcr
-from fake_scenes import UTM, make, noise, read, same_bits
+from fake_scenes import UTM, make, noise, read, same_bits, serve
 
 
 @pytest.fixture(scope="module")
@@ -94,42 +91,11 @@ def test_killed_in_the_middle_and_resumed_gives_the_bytes_of_an_undisturbed_run(
     assert files(tmp_path / "killed") == files(tmp_path / "whole")
 
 
-class RangeHandler(http.server.SimpleHTTPRequestHandler):
-    """Serves parts of files, as object stores do."""
-
-    def send_head(self):  # type: ignore[no-untyped-def]
-        asked = self.headers.get("Range")
-        path = Path(self.translate_path(self.path))
-        if not asked or not path.is_file():
-            return super().send_head()
-        first, _, last = asked.removeprefix("bytes=").partition("-")
-        size = path.stat().st_size
-        begin, end = int(first), min(int(last or size - 1), size - 1)
-        self.send_response(206)
-        self.send_header("Content-Range", f"bytes {begin}-{end}/{size}")
-        self.send_header("Content-Length", str(end - begin + 1))
-        self.end_headers()
-        file = path.open("rb")
-        file.seek(begin)
-        self.wfile.write(file.read(end - begin + 1))
-        file.close()
-        return None
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[str]:
-    folder = tmp_path / "served"
-    folder.mkdir()
-    handler = functools.partial(RangeHandler, directory=str(folder))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    (tmp_path / "served").mkdir()
+    with serve(tmp_path / "served") as address:
+        yield address
 
 
 def test_a_scene_on_a_server_is_read_where_it_is_and_its_signature_is_told_to_no_one(
