@@ -10,11 +10,11 @@ SOURCE = Path(__file__).parents[1] / "src" / "attcr"
 # Each line imports only from lines above it, or from its own room (`scenes.tiles` from `scenes.io`).
 LAYERS = [
     {"errors"},
-    {"ops", "sensors", "scenes", "protocols"},
+    {"ops", "sensors", "scenes", "protocols", "hub"},
     {"model", "data", "viz"},
     {"weights", "complexity", "ablations", "gates"},
     {"restore", "evaluate", "export"},
-    {"fleet", "train", "serve", "xarray"},
+    {"fleet", "train", "serve", "xarray", "demo"},
     {"cli"},
     {"__main__"},
 ]

@@ -4,17 +4,29 @@ import json
 import pickle
 from pathlib import Path
 
+import pystac
 import pytest
 import safetensors
 import safetensors.torch
 import torch
+from pystac.extensions.mlm import MLMExtension
 from torch import Tensor
 
 import attcr.model
 from attcr.errors import WeightsError
 from attcr.model import ATTCR, ATTCRConfig
 from attcr.ops import naive_triangular_attention
-from attcr.weights import convert_official, from_official, load_model, read_metadata, save_model, sha256
+from attcr.weights import (
+    Published,
+    convert_official,
+    find_weights,
+    from_official,
+    load_model,
+    published,
+    read_metadata,
+    save_model,
+    sha256,
+)
 
 SMALL = ATTCRConfig(dim=8, blocks=(1, 1, 1, 1, 1), heads=(2, 2, 2, 2, 2))
 
@@ -55,6 +67,42 @@ def test_a_saved_model_comes_back_the_same(tmp_path: Path) -> None:
     assert torch.equal(loaded(image), model.eval()(image))
     assert json.loads(read_metadata(tmp_path / "w.safetensors")["provenance"])["sensor"] == "rgb8"
     assert [path.name for path in tmp_path.iterdir()] == ["w.safetensors"]
+
+
+@pytest.mark.parametrize("name", sorted(published()))
+def test_a_published_network_is_what_the_table_says(name: str) -> None:
+    entry = published()[name]
+    assert find_weights(name) == entry.path
+    assert (sha256(entry.path), entry.path.stat().st_size) == (entry.sha256, entry.bytes)
+    model = load_model(name)
+    assert model.config == entry.config
+    assert entry.scores
+    assert entry.limits
+    assert (Path(__file__).parents[1] / "docs" / "models" / f"{name}.md").is_file()
+
+
+def test_the_published_networks_take_at_most_8_mib() -> None:
+    assert {"rice2-small", "rgb-thin"} <= set(published())
+    assert sum(entry.bytes for entry in published().values()) <= 8 * 2**20
+
+
+def test_a_published_file_that_was_changed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = tmp_path / "rgb-thin.safetensors"
+    changed.write_bytes(published()["rgb-thin"].path.read_bytes()[:-1] + b"x")
+    monkeypatch.setattr(Published, "path", changed)
+    with pytest.raises(WeightsError, match="not the published rgb-thin"):
+        load_model("rgb-thin")
+
+
+@pytest.mark.parametrize("name", sorted(published()))
+def test_its_stac_item_is_read_by_pystac(name: str) -> None:
+    item = pystac.Item.from_file(str(Path(__file__).parents[1] / "docs" / "models" / f"{name}.json"))
+    mlm = MLMExtension.ext(item)
+    entry = published()[name]
+    assert mlm.mlm_name == name
+    assert mlm.total_parameters == sum(p.numel() for p in load_model(name).parameters())
+    assert [len(i.input.shape) for i in mlm.input] == [4]
+    assert item.assets["weights"].extra_fields["file:checksum"] == f"1220{entry.sha256}"
 
 
 def test_half_precision_files_load_as_float32(tmp_path: Path) -> None:

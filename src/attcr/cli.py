@@ -85,6 +85,53 @@ def convert(
     typer.echo(f"{target}: {sum(p.numel() for p in model.parameters()):,} parameters, sha256 {sha256(target)}")
 
 
+@app.command()
+def weights(
+    name: Annotated[str | None, typer.Argument(help="One of them, told in full.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the weights that came with the package: what for, size, scores; with a NAME all that is known of it."""
+    from dataclasses import asdict
+
+    from attcr.weights import published
+
+    table = published()
+    if name is not None and name not in table:
+        raise ConfigError(f"no published weights {name!r}; there are {', '.join(table)}")
+    chosen = [table[name]] if name else list(table.values())
+    if as_json:
+        typer.echo(json.dumps([asdict(entry) for entry in chosen], indent=2))
+        return
+    for entry in chosen:
+        typer.echo(f"{entry.name}  {entry.bytes / 2**20:.1f} MiB  {entry.purpose}")
+        for score in entry.scores:
+            typer.echo(
+                f"    {score.benchmark}, {score.protocol}: {score.metric} {score.value:.2f} "
+                f"[{score.low:.2f}, {score.high:.2f}], input copied {score.input_copied:.2f}"
+            )
+        if name:
+            for field in ("sensor", "data", "training", "licence", "sha256", "commit"):
+                typer.echo(f"    {field}: {getattr(entry, field)}")
+            for limit in entry.limits:
+                typer.echo(f"    not for: {limit}")
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Argument(help="The folder to write to.")] = Path("attcr-demo"),
+) -> None:
+    """Remove simulated cloud from a small drawn scene: no data, no network, under two minutes."""
+    from attcr.demo import run_demo
+
+    with _progress_bar() as show:
+        shown = run_demo(folder, progress=show)
+    typer.echo(f"mean error under the cloud: {shown.error_before:.3f} before, {shown.error_after:.3f} after")
+    typer.echo(f"look at {shown.picture}")
+    typer.echo("Now with an image of yours:")
+    for command in shown.commands:
+        typer.echo(f"  {command}")
+
+
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)
 def train(context: typer.Context) -> None:
     """Train a network: --config RECIPE --data.root DATA, any field overridden as --model.lr 1e-4; see --help."""
@@ -104,7 +151,7 @@ def ablate(context: typer.Context) -> None:
 @app.command()
 def gates(
     images: Annotated[list[Path], typer.Argument(help="Cloudy RGB images.")],
-    weights: Annotated[Path, typer.Option(help="Weights (.safetensors) of a network with gates.")],
+    weights: Annotated[str, typer.Option(help="A published name (see attcr weights), a path, hf://OWNER/NAME or URL.")],
     out: Annotated[Path, typer.Option(help="The folder for figures and gates.json.")],
 ) -> None:
     """Draw what the gates of a network do to images: channels, before and after, distributions."""
@@ -181,7 +228,9 @@ def evaluate(
     data: Annotated[str, typer.Option(help="rice1, rice2, tcloud, sen12mscr, or pairs (ROOT/cloudy, ROOT/clear).")],
     root: Annotated[Path, typer.Option(help="The folder that holds the data set.")],
     out: Annotated[Path, typer.Option(help="The report folder; part of the same evaluation is gone on with.")],
-    weights: Annotated[list[Path] | None, typer.Option(help="Weights to evaluate; may be given again.")] = None,
+    weights: Annotated[
+        list[str] | None, typer.Option(help="Weights to evaluate, by name, path or URL; may be given again.")
+    ] = None,
     predictions: Annotated[
         list[Path] | None, typer.Option(help="A folder of restored images, named as the data's; may be given again.")
     ] = None,
@@ -236,7 +285,9 @@ def restore(
             help="A raster, band files, a SAFE-like folder or a STAC item (local, http or s3), then the file to write.",
         ),
     ],
-    weights: Annotated[Path, typer.Option(help="The weights, a .safetensors file.")],
+    weights: Annotated[
+        str, typer.Option(help="A published name (see attcr weights), a path, hf://OWNER/NAME or URL.")
+    ] = "rgb-thin",
     mask: Annotated[
         str,
         typer.Option(help="none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], or a raster (0 is clear)."),

@@ -36,7 +36,7 @@ from attcr.data.splits import names_sha256
 from attcr.errors import ConfigError, DataError, DataNotFoundError, ShapeError
 from attcr.protocols import Metric, Protocol, average, named, psnr
 from attcr.sensors import SEN12MSCR_RANGE
-from attcr.weights import load_model
+from attcr.weights import find_weights, load_model
 from attcr.weights import sha256 as file_sha256
 
 CLOUDY = 0.1
@@ -141,9 +141,9 @@ MEAN_COLOUR = Method("input's mean colour", _mean_colour)
 """A flat image of the cloudy image's mean colour."""
 
 
-def method_from_weights(path: str | os.PathLike[str], *, device: str = "cpu") -> Method:
-    """Give the network of a weights file as a method, run on whole images, named after the file."""
-    file = Path(path)
+def method_from_weights(source: str | os.PathLike[str], *, device: str = "cpu") -> Method:
+    """Give the network of published or other weights as a method, run on whole images, named after the file."""
+    file = find_weights(source)
     model = load_model(file).to(device)
 
     def restore(pair: Pair) -> Tensor:

@@ -1,11 +1,13 @@
-"""Weights on disk: load, save, and import of the authors' checkpoints. safetensors only."""
+"""Weights: the table of published ones, load, save, and import of the authors' checkpoints. safetensors only."""
 
 import hashlib
 import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,90 @@ FORMAT = "attcr-1"
 
 OFFICIAL_HEADS = (2, 2, 8, 2, 2)
 """Heads of the authors' networks: the one setting that leaves no trace in the shapes."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a published network reached on a list of images, and where it began."""
+
+    benchmark: str
+    """Data set, part and number of images."""
+    protocol: str
+    metric: str
+    value: float
+    low: float
+    """Lower end of the 95 % interval."""
+    high: float
+    input_copied: float
+    """The same metric of the cloudy image itself."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """A network whose weights are in the package."""
+
+    name: str
+    sha256: str
+    bytes: int
+    config: ATTCRConfig
+    purpose: str
+    sensor: str
+    data: str
+    """What it was trained on, and by which list."""
+    scores: tuple[Score, ...]
+    training: str
+    """Steps, time, machine."""
+    limits: tuple[str, ...]
+    """What it must not be used for."""
+    licence: str
+    commit: str
+    """Of the code that trained it."""
+
+    @property
+    def path(self) -> Path:
+        """Where its weights are."""
+        return Path(str(files("attcr") / "published" / f"{self.name}.safetensors"))
+
+
+@cache
+def published() -> Mapping[str, Published]:
+    """The networks in the package, by name."""
+    table = json.loads((files("attcr") / "published" / "table.json").read_text())
+    return {
+        name: Published(
+            **{
+                **entry,
+                "name": name,
+                "config": ATTCRConfig(**entry["config"]),
+                "scores": tuple(Score(**score) for score in entry["scores"]),
+                "limits": tuple(entry["limits"]),
+            }
+        )
+        for name, entry in table.items()
+    }
+
+
+def find_weights(source: str | os.PathLike[str]) -> Path:
+    """The file of a published name, of hf://OWNER/NAME, of a URL, or of a path; what has a sha256 is checked.
+
+    Files from elsewhere are kept, so that they are fetched once. A URL ends in #sha256=...
+    """
+    text = os.fspath(source)
+    if text in published():
+        entry = published()[text]
+        if not entry.path.is_file() or sha256(entry.path) != entry.sha256:
+            raise WeightsError(f"{entry.path}: not the published {text}. Install attcr again")
+        return entry.path
+    if "://" in text:
+        from attcr.hub import fetch
+
+        return fetch(text)
+    if not Path(text).is_file():
+        raise WeightsError(
+            f"{text}: no such file, and no published name. Published are {', '.join(published())}; or give the path "
+            "of a .safetensors file, hf://OWNER/NAME, or a URL"
+        )
+    return Path(text)
 
 
 def save_model(model: ATTCR, path: str | os.PathLike[str], *, provenance: Mapping[str, Any] | None = None) -> str:
@@ -48,8 +134,9 @@ def save_model(model: ATTCR, path: str | os.PathLike[str], *, provenance: Mappin
     return hashlib.sha256(content).hexdigest()
 
 
-def load_model(path: str | os.PathLike[str]) -> ATTCR:
-    """Read a network saved by `save_model`, ready for inference, in float32 on the CPU."""
+def load_model(source: str | os.PathLike[str]) -> ATTCR:
+    """Give a network ready for inference, in float32 on the CPU, by anything that `find_weights` takes."""
+    path = find_weights(source)
     metadata = read_metadata(path)
     try:
         config = ATTCRConfig(**json.loads(metadata["config"]))
@@ -63,8 +150,6 @@ def load_model(path: str | os.PathLike[str]) -> ATTCR:
 def read_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
     """Check that a file is whole and ours, and give its metadata; no tensor is built."""
     path = Path(path)
-    if not path.is_file():
-        raise WeightsError(f"{path}: no such file. Give the path of a .safetensors file")
     metadata = _metadata(path)
     if metadata.get("format") != FORMAT or "config" not in metadata or "data_sha256" not in metadata:
         raise WeightsError(

@@ -3,6 +3,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from attcr.data import Pair, PairedAugment
+from attcr.data.transforms import retone
 from attcr.errors import ShapeError
 
 
@@ -69,3 +70,14 @@ def test_workers_and_epochs_do_not_repeat_each_other_and_a_seeded_loader_repeats
     assert corners(3, 11) == first
     assert corners(4, 11) != first
     assert corners(3, 12) != first
+
+
+def test_retoned_images_differ_in_tone_and_keep_their_order_of_brightness() -> None:
+    generator = torch.Generator().manual_seed(0)
+    image = torch.linspace(0.05, 0.5, 27).reshape(3, 3, 3)
+    first, second = (retone(image, generator=generator) for _ in range(2))
+    assert not torch.equal(first, second)
+    for toned in (first, second):
+        assert (toned.flatten(1).diff(dim=1) > 0).all()
+        assert toned.min() >= 0
+        assert toned.max() <= 1

@@ -509,3 +509,18 @@ def test_a_full_disk_is_told_before_the_work(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 9, 1))
     with pytest.raises(SceneError, match="larger disk"):
         restore_scene(source, tmp_path / "out.tif", Same(), options=options())
+
+
+def test_a_second_run_on_the_same_target_is_refused_and_leaves_the_first_alone(tmp_path: Path) -> None:
+    scene = make(tmp_path / "scene.tif", noise("uint8", (3, 60, 60)))
+    refused: list[str] = []
+
+    def try_again(progress: Progress) -> None:
+        if progress.stage == "restore":
+            with pytest.raises(SceneError, match="another run") as error:
+                restore_scene(scene, tmp_path / "out.tif", Same(), options=options())
+            refused.append(str(error.value))
+
+    restore_scene(scene, tmp_path / "out.tif", Same(), options=options(), progress=try_again)
+    assert refused
+    assert same_bits(read(tmp_path / "out.tif"), read(scene))

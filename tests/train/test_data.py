@@ -54,6 +54,16 @@ def test_a_share_of_the_pairs_is_clear_on_both_sides(root: Path) -> None:
     assert 35 < clear < 85
 
 
+def test_the_first_pairs_are_cut_smaller(root: Path) -> None:
+    data = numbered(root, first_crop=8, first_count=4)
+    assert [data[n]["clear"].shape[-1] for n in (0, 3, 4, 9)] == [8, 8, 16, 16]
+
+
+def test_first_steps_without_their_crop_are_refused(root: Path) -> None:
+    with pytest.raises(ConfigError, match="without first_crop"):
+        PairData([Source("pairs", hold_out=("v",))], root=str(root), first_steps=3)
+
+
 def test_validation_holds_no_training_image(root: Path) -> None:
     data = PairData([Source("pairs", hold_out=("v",))], root=str(root), workers=0)
     data.setup("fit")

@@ -60,15 +60,16 @@ def run_args(pairs: Path, out: Path, steps: int) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("recipe", ["rice1", "rice2", "tcloud", "small-cpu"])
+@pytest.mark.parametrize("recipe", ["rice1", "rice2", "tcloud", "small-cpu", "rice2-small"])
 def test_every_recipe_of_pictures_takes_two_steps(recipe: str, tmp_path: Path) -> None:
-    dataset = "rice2" if recipe == "small-cpu" else recipe
+    dataset = "rice2" if recipe in ("small-cpu", "rice2-small") else recipe
     folders = ("cloud", "reference" if dataset == "tcloud" else "label")
     names = [*load_split(dataset, "train").names, *load_split(dataset, "val").names]
     link_pairs(tmp_path / dataset, folders, names)
     train(
         [
             *("--config", recipe, *TINY, f"--data.root={tmp_path}", "--data.crop=16", "--data.batch_size=2"),
+            *("--data.first_crop=8", "--data.first_steps=1"),
             *("--data.val_crop=16", "--data.val_count=2", "--trainer.max_steps=2", "--trainer.val_check_interval=2"),
             *("--data.cache=false", f"--trainer.default_root_dir={tmp_path / 'run'}"),
         ]
@@ -102,8 +103,23 @@ def test_the_sen12mscr_recipe_takes_two_steps(tmp_path: Path) -> None:
     assert load_model(tmp_path / "run" / "weights.safetensors").config.out_channels == 13
 
 
+def test_the_rgb_thin_recipe_takes_two_steps(tmp_path: Path) -> None:
+    names = [f"{tile}_R027_{i}" for tile in ("T12TUR", "T22MCT", "T50JML") for i in range(2)]
+    make_pairs(tmp_path, ("unused", "clear_s2_rgb"), names)
+    train(
+        [
+            *("--config", "rgb-thin", *TINY, f"--data.root={tmp_path}", "--data.crop=16", "--data.val_count=2"),
+            *("--data.first_crop=8", "--data.first_steps=1"),
+            *("--trainer.max_steps=2", "--trainer.val_check_interval=2", "--data.cache=false"),
+            f"--trainer.default_root_dir={tmp_path / 'run'}",
+        ]
+    )
+    provenance = json.loads(read_metadata(tmp_path / "run" / "weights.safetensors")["provenance"])
+    assert provenance["data"] == [{"dataset": "simulated", "weight": 1.0, "hold_out": ["T22MCT", "T50JML"]}]
+
+
 def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="rice1, rice2, sen12mscr, small-cpu, tcloud"):
+    with pytest.raises(ConfigError, match="rgb-thin, rice1, rice2, rice2-small, sen12mscr, small-cpu, tcloud"):
         train(["--config", "rice3"])
 
 

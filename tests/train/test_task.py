@@ -1,5 +1,9 @@
 """The task by itself: schedules, and a loss that is not finite."""
 
+import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import lightning.pytorch as pl
@@ -58,6 +62,14 @@ def test_recomputed_blocks_give_the_same_gradients() -> None:
     assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True) if a is not None and b is not None)
 
 
+def test_the_log_mse_loss_ranks_as_psnr_does_and_is_finite_for_a_perfect_image() -> None:
+    task = RestorationTask(CONFIG, loss="log-mse")
+    clear = torch.rand(2, 3, 8, 8)
+    errors = (0.0, 0.03, 0.1)
+    losses = [float(task.loss(clear + error, clear)) for error in errors]
+    assert losses == pytest.approx([math.log(error**2 + 1e-4) for error in errors], rel=1e-4)
+
+
 def test_a_run_can_start_from_weights(tmp_path: Path) -> None:
     model = ATTCR(CONFIG)
     save_model(model, tmp_path / "w.safetensors")
@@ -65,3 +77,39 @@ def test_a_run_can_start_from_weights(tmp_path: Path) -> None:
     assert torch.equal(task.network.embed.weight, model.embed.weight)
     with pytest.raises(ConfigError, match="start_from"):
         RestorationTask(ATTCRConfig.preset("tiny"), start_from=str(tmp_path / "w.safetensors"))
+
+
+ONE_STEP = """
+import sys, torch
+from attcr.model import ATTCRConfig
+from attcr.train.task import RestorationTask
+from fake_scenes import peak_bytes
+
+size, preset, recompute = int(sys.argv[1]), sys.argv[2], sys.argv[3] == "recompute"
+task = RestorationTask(ATTCRConfig.preset(preset), checkpoint_blocks=recompute)
+optimizer = torch.optim.AdamW(task.parameters())
+cloudy, clear = torch.rand(2, 1, 3, size, size)
+with torch.autocast("cpu", torch.bfloat16):
+    loss = task.loss(task(cloudy), clear)
+loss.backward()
+optimizer.step()
+print(peak_bytes())
+"""
+
+
+def peak_of_a_step(size: int, preset: str, recompute: str) -> int:
+    command = [sys.executable, "-c", ONE_STEP, str(size), preset, recompute]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return int(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+
+
+def test_recomputed_blocks_take_less_memory() -> None:
+    assert peak_of_a_step(256, "tiny", "recompute") < 0.8 * peak_of_a_step(256, "tiny", "keep")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recompute", ["keep", "recompute"])
+def test_a_step_of_the_rice2_network_at_512_fits_in_12_gib(recompute: str) -> None:
+    peak = peak_of_a_step(512, "rice2", recompute)
+    print(f"{recompute}: {peak / 2**30:.2f} GiB")
+    assert peak < 12 * 2**30

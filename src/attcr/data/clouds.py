@@ -72,6 +72,10 @@ THIN = CloudKind(
     cover=(1.0, 1.0), thickness=(3.0, 12.0), smoothness=(1.8, 2.6), unevenness=(0.0, 0.3), shift=(0.0, 0.0)
 )
 """A veil as in RICE1: everything shows through, paler."""
+THIN_BROKEN = CloudKind(
+    cover=(0.2, 0.9), thickness=(3.0, 12.0), smoothness=(1.6, 2.3), unevenness=(0.0, 0.0), shift=(0.0, 0.0)
+)
+"""Thin cloud with gaps: the ground shows through it, and untouched between."""
 THICK = CloudKind(
     cover=(0.1, 0.6), thickness=(20.0, 100.0), smoothness=(1.3, 1.8), unevenness=(0.0, 0.0), shift=(8.0, 48.0)
 )

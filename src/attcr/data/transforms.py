@@ -65,6 +65,16 @@ def turn_pair(cloudy: Tensor, clear: Tensor, *, generator: torch.Generator) -> t
     return torch.rot90(cloudy, turns, (-2, -1)).contiguous(), torch.rot90(clear, turns, (-2, -1)).contiguous()
 
 
+def retone(image: Tensor, *, generator: torch.Generator) -> Tensor:
+    """Give an image (C, H, W) in [0, 1] other tones: one gamma, and a gain for each band.
+
+    The tones of a picture are its product's more than the ground's; cloud put on afterwards stays white.
+    """
+    gamma, common = (_between(low, high, generator) for low, high in ((0.7, 1.4), (0.75, 1.35)))
+    gains = torch.tensor([common * _between(0.9, 1.1, generator) for _ in range(len(image))])
+    return (gains[:, None, None] * image.clamp_min(0) ** gamma).clamp_(max=1)
+
+
 class Chain:
     """Several transforms of pairs, one after the other."""
 
@@ -76,6 +86,11 @@ class Chain:
         for transform in self.transforms:
             cloudy, clear = transform(cloudy, clear)
         return cloudy, clear
+
+
+def _between(low: float, high: float, generator: torch.Generator) -> float:
+    """A factor between two, even on a logarithmic scale."""
+    return float(low * (high / low) ** torch.rand((), generator=generator))
 
 
 def _draw(below: int, generator: torch.Generator) -> int:

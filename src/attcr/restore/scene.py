@@ -6,9 +6,11 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -36,6 +38,9 @@ from attcr.scenes.io import AlignedRaster, Band, Profile, Scene, gdal, is_local,
 from attcr.scenes.masks import CloudMap
 from attcr.scenes.tiles import Grid, grid
 from attcr.sensors import S2_L1C_BANDS, Sensor, check_values, model_range, pick_bands
+
+if sys.platform != "win32":
+    import fcntl
 
 Array = NDArray[Any]
 
@@ -116,16 +121,17 @@ def restore_scene(
     with gdal(), _open(source, model, options) as job:
         _check_target(job, source, target)
         folder = target.with_name(f".{target.name}.attcr")
-        state = _take_up(folder, job.fingerprint(), resume)
-        try:
-            result = _restore(job, target, state, progress)
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
-            if not resume:
-                shutil.rmtree(folder, ignore_errors=True)
-            raise
-        shutil.rmtree(folder)
+        with _held(folder, target):
+            state = _take_up(folder, job.fingerprint(), resume)
+            try:
+                result = _restore(job, target, state, progress)
+            except KeyboardInterrupt:
+                raise
+            except BaseException:
+                if not resume:
+                    shutil.rmtree(folder, ignore_errors=True)
+                raise
+            shutil.rmtree(folder)
     return replace(result, seconds=time.perf_counter() - began)
 
 
@@ -245,8 +251,8 @@ def _open(source: str | Path | Sequence[str | Path], model: nn.Module | str | Pa
         if isinstance(model, nn.Module):
             network, sha256 = Network(model, options, len(whole.bands)), _state_sha256(model)
         else:
-            network = Network(weights.load_model(model), options, len(whole.bands))
-            sha256 = weights.sha256(model)
+            file = weights.find_weights(model)
+            network, sha256 = Network(weights.load_model(file), options, len(whole.bands)), weights.sha256(file)
         channels = len(network.optical)
         if any(band.colormap for band in whole.bands) and channels == 3:
             raise SceneError(
@@ -334,6 +340,27 @@ class _State:
         write.write_text(self.folder / "state.json", json.dumps(told))
 
 
+@contextmanager
+def _held(folder: Path, target: Path) -> Iterator[None]:
+    """Make a working folder and keep other runs off it meanwhile; one that is killed lets go of it."""
+    folder.mkdir(exist_ok=True)
+    if sys.platform == "win32":  # has no lock that goes with its process
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            ours = folder.is_dir() and folder.stat().st_ino == os.fstat(handle).st_ino  # not removed meanwhile
+        except BlockingIOError:
+            ours = False
+        if not ours:
+            raise SceneError(f"{target} is being written by another run: wait for it, or choose another name.")
+        yield
+    finally:
+        os.close(handle)
+
+
 def _take_up(folder: Path, fingerprint: str, resume: bool) -> _State:
     """Give the state of an interrupted run of the same work, or a new one in an empty folder."""
     if resume and (folder / "state.json").is_file():
@@ -345,8 +372,8 @@ def _take_up(folder: Path, fingerprint: str, resume: bool) -> _State:
             AttcrWarning,
             stacklevel=3,
         )
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+    for left in folder.iterdir():
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
     return _State(folder, fingerprint)
 
 

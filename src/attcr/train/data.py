@@ -11,8 +11,20 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler, Subset
 
-from attcr.data import RICE1, RICE2, SEN12MSCR, TCLOUD, THICK, THIN, Pair, PairFolder, load_split, simulate_clouds
-from attcr.data.transforms import crop_pair, turn_pair
+from attcr.data import (
+    RICE1,
+    RICE2,
+    SEN12MSCR,
+    TCLOUD,
+    THICK,
+    THIN,
+    THIN_BROKEN,
+    Pair,
+    PairFolder,
+    load_split,
+    simulate_clouds,
+)
+from attcr.data.transforms import crop_pair, retone, turn_pair
 from attcr.errors import ConfigError, DataError
 
 Pairs = PairFolder | SEN12MSCR
@@ -32,6 +44,8 @@ class Source:
     """For `pairs` and `simulated`: files whose names begin so are kept for validation."""
     clouds: Literal["thin", "thick", "both"] = "both"
     """For `simulated`: what cloud."""
+    retone: bool = False
+    """For `simulated`: whether each image gets other tones before the cloud, so as not to learn one product's."""
 
     def open(self, part: Literal["train", "val"], cache: bool) -> Pairs:
         """Open the part of the data set that is trained on, or that is held out of it."""
@@ -73,8 +87,11 @@ class NumberedPairs(Dataset[Pair]):
         augment: bool,
         clear_share: float,
         seed: int,
+        first_crop: int | None = None,
+        first_count: int = 0,
     ) -> None:
         self.sources, self.sets = sources, sets
+        self.first_crop, self.first_count = first_crop, first_count
         self.weights = torch.tensor([source.weight for source in sources], dtype=torch.float64)
         self.crop, self.augment, self.clear_share, self.seed = crop, augment, clear_share, seed
 
@@ -88,10 +105,12 @@ class NumberedPairs(Dataset[Pair]):
         else:
             index = _order(len(pairs), self.seed, number // len(pairs))[number % len(pairs)]
         pair = pairs[index]
-        cloudy, clear = crop_pair(pair["cloudy"], pair["clear"], self.crop, generator=generator)
+        crop = self.first_crop if number < self.first_count else self.crop
+        cloudy, clear = crop_pair(pair["cloudy"], pair["clear"], crop, generator=generator)
         if self.augment:
             cloudy, clear = turn_pair(cloudy, clear, generator=generator)
         if self.sources[which].dataset == "simulated":
+            clear = retone(clear, generator=generator) if self.sources[which].retone else clear
             cloudy = _simulate(clear, self.sources[which].clouds, generator)
         if self.clear_share and float(torch.rand((), generator=generator)) < self.clear_share:
             cloudy = clear.clone()
@@ -107,7 +126,7 @@ def _order(count: int, seed: int, time: int) -> list[int]:
 
 
 def _simulate(clear: Tensor, clouds: str, generator: torch.Generator) -> Tensor:
-    kinds = {"thin": (THIN,), "thick": (THICK,), "both": (THIN, THICK)}[clouds]
+    kinds = {"thin": (THIN, THIN_BROKEN), "thick": (THICK,), "both": (THIN, THIN_BROKEN, THICK)}[clouds]
     kind = kinds[int(torch.randint(len(kinds), (), generator=generator))]
     return simulate_clouds(clear, kind, generator=generator).cloudy
 
@@ -139,6 +158,8 @@ class PairData(pl.LightningDataModule):
         root: str = ".",
         batch_size: int = 16,
         crop: int | None = 256,
+        first_crop: int | None = None,
+        first_steps: int = 0,
         augment: bool = True,
         clear_share: float = 0.0,
         val_crop: int | None = None,
@@ -154,6 +175,8 @@ class PairData(pl.LightningDataModule):
             root: the folder that the sources' own roots start from.
             batch_size: pairs in a step and process.
             crop: pixels of the random square cut from each pair; None for whole images.
+            first_crop: pixels of the square in the first steps, smaller than `crop`: more images for the same work.
+            first_steps: how many steps that is.
             augment: flips and quarter turns.
             clear_share: share of the pairs whose cloudy side is the clear one, so that clear images stay as they are.
             val_crop: pixels of the middle square that is validated on; None for whole images.
@@ -169,7 +192,10 @@ class PairData(pl.LightningDataModule):
         if not 0 <= clear_share < 1:
             raise ConfigError(f"clear_share={clear_share} must be at least 0 and below 1")
         self.sources = [replace(source, root=str(Path(root, source.root))) for source in sources]
+        if first_steps and first_crop is None:
+            raise ConfigError(f"first_steps={first_steps} without first_crop has no effect: give both or none")
         self.batch_size, self.crop, self.augment = batch_size, crop, augment
+        self.first_crop, self.first_steps = first_crop, first_steps
         self.clear_share, self.val_crop, self.val_count = clear_share, val_crop, val_count
         self.cache, self.workers, self.seed = cache, workers, seed
         self._train: NumberedPairs | None = None
@@ -221,6 +247,8 @@ class PairData(pl.LightningDataModule):
         assert self._train is not None
         assert self.trainer is not None
         share = self.trainer.accumulate_grad_batches
+        self._train.first_crop = self.first_crop
+        self._train.first_count = self.first_steps * share * self.batch_size * self.trainer.world_size
         if self.trainer.max_steps < 1:
             raise ConfigError("a run is measured in steps here: set trainer.max_steps")
         sampler = NumberSampler(

@@ -1,0 +1,115 @@
+"""Weights from elsewhere: what comes is checked before it is used."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from attcr.errors import WeightsError
+from attcr.hub import fetch
+from attcr.model import ATTCR, ATTCRConfig
+from attcr.weights import load_model, save_model
+
+SMALL = ATTCRConfig(dim=8, blocks=(1, 1, 1, 1, 1), heads=(2, 2, 2, 2, 2))
+
+
+class _Server(BaseHTTPRequestHandler):
+    """A web server and, below /owner/, as much of the Hub as a download asks for."""
+
+    content: bytes
+    due: str
+    asked: int
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def do_GET(self) -> None:
+        self._answer()
+        type(self).asked += 1
+        self.wfile.write(self.content)
+
+    def _answer(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.content)))
+        self.send_header("ETag", f'"{self.due}"')
+        self.send_header("X-Repo-Commit", "0" * 40)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    save_model(ATTCR(SMALL), tmp_path / "w.safetensors")
+    _Server.content = (tmp_path / "w.safetensors").read_bytes()
+    _Server.due, _Server.asked = hashlib.sha256(_Server.content).hexdigest(), 0
+    web = ThreadingHTTPServer(("127.0.0.1", 0), _Server)
+    thread = threading.Thread(target=web.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{web.server_port}"
+    web.shutdown()
+    thread.join()
+    web.server_close()
+
+
+def test_a_url_is_fetched_once_and_loads(server: str, tmp_path: Path) -> None:
+    address = f"{server}/w.safetensors?signature=secret#sha256={_Server.due}"
+    assert load_model(address).config == SMALL
+    assert load_model(address).config == SMALL
+    assert _Server.asked == 1
+    assert [file.name for file in (tmp_path / "cache" / "attcr").iterdir()] == [f"{_Server.due}.safetensors"]
+
+
+def test_a_url_that_gives_other_bytes_is_refused_and_nothing_is_kept(server: str, tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match="came with sha256") as refused:
+        load_model(f"{server}/w.safetensors?signature=secret#sha256={'0' * 64}")
+    assert "secret" not in str(refused.value)
+    assert not list((tmp_path / "cache" / "attcr").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("https://example.org/w.safetensors", "add #sha256="),
+        ("https://example.org/w.safetensors#sha256=12", "64 hexadecimal digits"),
+        ("hf://owner", "expected hf://OWNER/NAME"),
+        ("nothing://x/y#sha256=" + "0" * 64, "cannot be fetched"),
+    ],
+)
+def test_an_address_that_cannot_be_checked_or_read_is_refused(
+    address: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(WeightsError, match=message):
+        fetch(address)
+
+
+def load_from_hub(address: str, server: str, home: Path) -> subprocess.CompletedProcess[str]:
+    """Load in a process of its own: huggingface_hub reads its settings when it is imported."""
+    settings = {"HF_ENDPOINT": server, "HF_HOME": str(home), "HF_HUB_DISABLE_TELEMETRY": "1"}
+    code = "import sys, attcr; print(attcr.load_model(sys.argv[1]).config.dim)"
+    command = [sys.executable, "-c", code, address]
+    return subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True, check=False)
+
+
+def test_the_hub_is_asked_once_and_its_sha256_is_checked(server: str, tmp_path: Path) -> None:
+    first = load_from_hub("hf://owner/name", server, tmp_path / "hub")
+    assert first.stdout == "8\n", first.stderr
+    again = load_from_hub("hf://owner/name/model.safetensors@main", server, tmp_path / "hub")
+    assert again.stdout == "8\n", again.stderr
+    assert _Server.asked == 1
+
+
+def test_a_file_that_is_not_what_the_hub_says_is_refused(server: str, tmp_path: Path) -> None:
+    _Server.due = "0" * 64
+    answer = load_from_hub("hf://owner/name", server, tmp_path / "hub")
+    assert answer.returncode != 0
+    assert "came with sha256" in answer.stderr
