@@ -50,10 +50,12 @@ class Machines:
                     found.append(process)
         return found
 
-    def kill_worker(self, chance: random.Random) -> None:
-        os.kill(chance.choice([one for node in self.nodes for one in self.workers(node)]).pid, signal.SIGKILL)
+    def kill_worker(self, chance: random.Random) -> int:
+        process = chance.choice([one for node in self.nodes for one in self.workers(node)])
+        os.kill(process.pid, signal.SIGKILL)
+        return int(process.pid)
 
-    def kill_node(self, chance: random.Random) -> None:
+    def kill_node(self, chance: random.Random) -> int:
         node = chance.choice([node for node in self.nodes if self.workers(node)])
         raylet = _raylet(node)
         for process in [raylet, *raylet.children(recursive=True)]:
@@ -61,6 +63,7 @@ class Machines:
                 os.kill(process.pid, signal.SIGKILL)
         self.nodes.remove(node)
         self.cluster.remove_node(node, allow_graceful=False)
+        return int(raylet.pid)
 
     def mend(self) -> None:
         while len(self.nodes) < 2:
@@ -99,10 +102,8 @@ class Trial:
 
     def __init__(self, folder: Path, weights: Path, machines: Machines, count: int) -> None:
         self.folder, self.weights, self.machines, self.count = folder, weights, machines, count
-        self.scenes = make_scenes(folder / "in", count)
-        began = time.perf_counter()
+        self.scenes = make_scenes(folder / "in", count, 160)
         self.go(folder / "whole")
-        self.seconds = (time.perf_counter() - began) / count
         self.whole = contents(folder / "whole")
 
     def go(self, out: Path | str, on_outcome: Any = None) -> Tally:
@@ -114,22 +115,16 @@ class Trial:
         """Kill something at a random moment, run again, and compare."""
         chance = random.Random(f"{kind} {seed}")
         out = self.folder / f"{kind}-{seed}"
-        moment, delay = chance.randrange(1, self.count), chance.random() * self.seconds
+        moment, delay = chance.randint(1, self.count // 2), chance.random() / 10
         if kind == "driver":
             self._kill_driver(out, moment, delay)
         else:
             kill = {"worker": self.machines.kill_worker, "node": self.machines.kill_node}[kind]
-            happened = []
-
-            def act() -> None:
-                kill(chance)
-                happened.append(True)
-
-            tally = self.go(out, at(moment, delay, act))
+            killed = []
+            tally = self.go(out, at(moment, delay, lambda: killed.append(kill(chance))))
             assert tally.complete
+            assert killed, "the run was over before anything was killed"
             self.machines.mend()
-            if not happened:
-                pytest.fail("the run was over before anything was killed")
         self.go(out)
         assert contents(out) == self.whole
         assert completed(out) == dict.fromkeys(completed(self.folder / "whole"), 1)
@@ -146,7 +141,7 @@ class Trial:
             time.sleep(0.005)
         time.sleep(delay)
         process.kill()
-        process.wait()
+        assert process.wait() == -signal.SIGKILL, "the run was over before it was killed"
 
 
 @pytest.fixture(scope="module")

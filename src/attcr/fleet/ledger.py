@@ -139,18 +139,26 @@ def read_standing(store: Store) -> Standing:
         done.append(_short_keys(table.filter(finished)["work"]))
         others.append(table.filter(pc.invert(finished)))
     keys = np.unique(np.concatenate(done))
-    quarantined: dict[int, bool] = {}
+    quarantined: set[int] = set()
     lost: dict[int, int] = {}
-    if others:
-        told = pa.concat_tables(others).sort_by("time")
-        for key, status in zip(_short_keys(told["work"]).tolist(), told["status"].to_pylist(), strict=True):
-            if status == "lost":
-                lost[key] = lost.get(key, 0) + 1
-                continue
-            quarantined[key] = status == "quarantined"
-            lost.pop(key, None)
-    kept = np.array(sorted(key for key, still in quarantined.items() if still), np.uint64)
+    for key, row in _in_time(others):
+        if row["status"] == "lost":
+            lost[key] = lost.get(key, 0) + 1
+            continue
+        lost.pop(key, None)
+        if row["status"] == "quarantined":
+            quarantined.add(key)
+        else:
+            quarantined.discard(key)
+    kept = np.array(sorted(quarantined), np.uint64)
     return Standing(keys, kept[~contains(keys, kept)], lost)
+
+
+def _in_time(tables: Sequence[pa.Table]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Give rows of several parts in the order of their time, each with its short key."""
+    if tables:
+        for row in pa.concat_tables(tables).sort_by("time").to_pylist():
+            yield short_key(row["work"]), row
 
 
 @dataclass(frozen=True)
@@ -179,8 +187,7 @@ def summarise(store: Store, recipe: str) -> Summary:
     keys: dict[str, list[NDArray[np.uint64]]] = {status: [np.empty(0, np.uint64)] for status in DONE}
     times: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
     megapixels = seconds = 0.0
-    lost = 0
-    classes: dict[int, str] = {}
+    others: list[pa.Table] = []
     for table in read_parts(store, columns):
         ours = table.filter(pc.equal(table["recipe"], recipe))
         for status in DONE:
@@ -189,16 +196,16 @@ def summarise(store: Store, recipe: str) -> Summary:
             megapixels += pc.sum(rows["megapixels"]).as_py() or 0.0
             seconds += pc.sum(rows["seconds"]).as_py() or 0.0
             times.append(rows["time"].cast(pa.int64()).to_numpy())
-        rest = ours.filter(pc.invert(pc.is_in(ours["status"], pa.array(DONE))))
-        for key, status, error in zip(
-            _short_keys(rest["work"]).tolist(), rest["status"].to_pylist(), rest["error"].to_pylist(), strict=True
-        ):
-            if status == "lost":
-                lost += 1
-            elif status == "quarantined":
-                classes[key] = error
-            else:
-                classes.pop(key, None)
+        others.append(ours.filter(pc.invert(pc.is_in(ours["status"], pa.array(DONE)))))
+    lost = 0
+    classes: dict[int, str] = {}
+    for key, row in _in_time(others):
+        if row["status"] == "lost":
+            lost += 1
+        elif row["status"] == "quarantined":
+            classes[key] = row["error"]
+        else:
+            classes.pop(key, None)
     restored, found = (np.unique(np.concatenate(keys[status])) for status in DONE)
     every = np.union1d(restored, found)
     when = np.sort(np.concatenate(times)) / 1e6

@@ -293,6 +293,7 @@ class _Todo:
         lost = self._standing.lost.get(short_key(work.key), 0) + 1
         outcome = Outcome(work.id, work.key, "lost", attempts=lost, error="WorkerDied", message="The process died.")
         self._ledger.add(outcome)
+        self._ledger.flush()  # before it happens again
         if lost < self._fleet.attempts:
             return True
         self._ledger.add(replace(outcome, status="quarantined", message=f"{lost} processes died at it."))
