@@ -28,6 +28,7 @@ from attcr.evaluate import (
     Method,
     evaluate,
     method_from_predictions,
+    method_from_weights,
     open_benchmark,
 )
 from attcr.protocols import average, named
@@ -40,13 +41,14 @@ HALF_CLEARED = Method(
 
 KILLED_AT_5 = """
 import os, signal, sys
-from attcr.evaluate import COPY, evaluate, open_benchmark
+from attcr.evaluate import evaluate, method_from_weights, open_benchmark
 
 def progress(done, total):
     if done == 5:
         os.kill(os.getpid(), signal.SIGKILL)
 
-evaluate(open_benchmark("pairs", sys.argv[1]), [COPY], ["att-cr", "half"], sys.argv[2], progress=progress)
+data, weights, out = sys.argv[1:]
+evaluate(open_benchmark("pairs", data), [method_from_weights(weights)], ["att-cr", "half"], out, progress=progress)
 """
 
 
@@ -86,9 +88,10 @@ def test_the_report_holds_the_protocols_own_means_and_one_row_per_image(root: Pa
 
 
 def test_a_killed_run_goes_on_and_gives_the_same_bytes(root: Path, tmp_path: Path) -> None:
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    evaluate(open_benchmark("pairs", root), [COPY], ["att-cr", "half"], whole)
-    command = [sys.executable, "-c", KILLED_AT_5, str(root), str(broken)]
+    whole, broken, weights = tmp_path / "whole", tmp_path / "broken", tmp_path / "tiny.safetensors"
+    save_model(ATTCR(ATTCRConfig.preset("tiny")), weights)
+    evaluate(open_benchmark("pairs", root), [method_from_weights(weights)], ["att-cr", "half"], whole)
+    command = [sys.executable, "-c", KILLED_AT_5, str(root), str(weights), str(broken)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     killed = subprocess.run(command, env=environment, check=False)
     assert killed.returncode == -signal.SIGKILL
@@ -97,9 +100,12 @@ def test_a_killed_run_goes_on_and_gives_the_same_bytes(root: Path, tmp_path: Pat
     assert set(contents(broken)) == {"rows.jsonl"}
     rows.write_bytes(rows.read_bytes() + b'{"name": "image5", "sc')  # killed while writing
     scored: list[int] = []
-    evaluate(
-        open_benchmark("pairs", root), [COPY], ["att-cr", "half"], broken, progress=lambda done, _: scored.append(done)
-    )
+    methods = [method_from_weights(weights)]
+
+    def progress(done: int, total: int) -> None:
+        scored.append(done)
+
+    evaluate(open_benchmark("pairs", root), methods, ["att-cr", "half"], broken, progress=progress)
     assert scored == [5, 6, 7, 8]
     assert contents(broken) == contents(whole)
 
@@ -208,8 +214,8 @@ def test_a_black_pixel_leaves_its_image_out_of_the_mean_angle_and_the_report_say
     assert result["methods"]["input copied"]["sam"]["images"] == 2
     assert result["methods"]["input copied"]["psnr"]["images"] == 3
     assert (
-        "SAM leaves out images with a black pixel, of 3: 1 of input copied, 1 of input's mean colour."
-        in result["notes"]
+        "SAM leaves out images with a black pixel, of 3: 1 of input copied, 1 of input's mean colour. "
+        "Between methods it is then of different images." in result["notes"]
     )
 
 

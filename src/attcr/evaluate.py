@@ -469,7 +469,10 @@ def _notes(rows: Sequence[Row], benchmark: Benchmark, rule: Protocol) -> list[st
         }
         if any(left_out.values()):
             counts = ", ".join(f"{count} of {method}" for method, count in left_out.items() if count)
-            notes.append(f"{metric.heading} leaves out images with a black pixel, of {len(rows)}: {counts}.")
+            notes.append(
+                f"{metric.heading} leaves out images with a black pixel, of {len(rows)}: {counts}. "
+                "Between methods it is then of different images."
+            )
     published = PUBLISHED.get(benchmark.data)
     if published and published.protocol == rule.name:
         if benchmark.part != "test":
