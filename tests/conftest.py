@@ -1,6 +1,10 @@
 """Where the data beside the repository lies."""
 
 import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,3 +23,36 @@ def shared() -> Path:
 def shared_data(shared: Path) -> Path:
     """The real data beside the repository."""
     return shared / "data"
+
+
+@pytest.fixture(scope="session")
+def s3(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A bucket on a real S3 server (Ceph RGW) on this machine; its settings are in the environment."""
+    missing = [name for name in ("ceph-mon", "ceph-osd", "radosgw", "curl") if not shutil.which(name)]
+    if missing:
+        pytest.skip(f"needs {', '.join(missing)}: apt-get install ceph-mon ceph-osd ceph-common radosgw curl")
+    server, folder = shared / "tools" / "s3-server", tmp_path_factory.mktemp("s3")
+    ports = {"S3_PORT": str(_free_port()), "S3_MON_PORT": str(_free_port()), "S3_BYTES": str(1 << 30)}
+    before = dict(os.environ)
+    try:
+        up = subprocess.run(
+            [server, "up", folder], env={**before, **ports}, capture_output=True, text=True, timeout=300, check=True
+        )
+        told = [word.split("=", 1) for word in up.stdout.replace("export ", "").split()]
+        os.environ.update(dict(told))
+        user = f"{os.environ['AWS_ACCESS_KEY_ID']}:{os.environ['AWS_SECRET_ACCESS_KEY']}"
+        url = f"{os.environ['AWS_ENDPOINT_URL']}/fleet"
+        subprocess.run(
+            ["curl", "-sSf", "--aws-sigv4", "aws:amz:us-east-1:s3", "--user", user, "-X", "PUT", url], check=True
+        )
+        yield "s3://fleet"
+    finally:
+        subprocess.run([server, "down", folder], check=True)
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

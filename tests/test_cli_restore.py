@@ -115,6 +115,18 @@ def test_a_scene_on_a_server_is_read_where_it_is_and_its_signature_is_told_to_no
     assert "secret" not in missing.stderr
 
 
+def test_a_scene_in_a_bucket_is_restored(tmp_path: Path, weights: Path, s3: str) -> None:
+    obstore = pytest.importorskip("obstore")
+    from obstore.store import from_url
+
+    scene = make(tmp_path / "in.tif", noise("uint8", (3, 90, 100)), photometric="RGB", **UTM)
+    obstore.put(from_url(s3), "restore/in.tif", scene)
+    for source, target in ((f"{s3}/restore/in.tif", "remote.tif"), (scene, "local.tif")):
+        done = run(source, tmp_path / target, "--weights", weights)
+        assert done.returncode == 0, done.stderr
+    assert same_bits(read(tmp_path / "remote.tif"), read(tmp_path / "local.tif"))
+
+
 def test_restore_help_needs_no_torch() -> None:
     code = """
 import sys

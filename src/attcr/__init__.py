@@ -8,6 +8,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from attcr.ablations import AblationConfig as AblationConfig
     from attcr.ablations import build_network as build_network
+    from attcr.fleet.run import FleetOptions as FleetOptions
+    from attcr.fleet.run import run_fleet as run_fleet
     from attcr.gates import trace_gates as trace_gates
     from attcr.model import ATTCR as ATTCR
     from attcr.model import ATTCRConfig as ATTCRConfig
@@ -22,11 +24,13 @@ _PUBLIC = {
     "ATTCR": "attcr.model",
     "ATTCRConfig": "attcr.model",
     "AblationConfig": "attcr.ablations",
+    "FleetOptions": "attcr.fleet.run",
     "RestoreOptions": "attcr.restore",
     "build_network": "attcr.ablations",
     "load_model": "attcr.weights",
     "restore_array": "attcr.restore",
     "restore_scene": "attcr.restore",
+    "run_fleet": "attcr.fleet.run",
     "save_model": "attcr.weights",
     "trace_gates": "attcr.gates",
 }
@@ -35,12 +39,14 @@ __all__ = [
     "ATTCR",
     "ATTCRConfig",
     "AblationConfig",
+    "FleetOptions",
     "RestoreOptions",
     "__version__",
     "build_network",
     "load_model",
     "restore_array",
     "restore_scene",
+    "run_fleet",
     "save_model",
     "trace_gates",
 ]

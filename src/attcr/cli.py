@@ -15,6 +15,8 @@ from attcr import __version__
 from attcr.errors import AttcrError, ConfigError
 
 if TYPE_CHECKING:
+    from attcr.fleet.ledger import Outcome
+    from attcr.fleet.run import Tally
     from attcr.restore import Progress
 
 app = typer.Typer(
@@ -317,7 +319,6 @@ def restore(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
 ) -> None:
     """Remove the clouds of a scene: same grid, same type, clear pixels untouched, and a layer that says what is new."""
-    import logging
     import warnings
 
     from attcr.errors import ConfigError, SceneError
@@ -330,7 +331,7 @@ def restore(
 
     from attcr.restore import RestoreOptions, plan_scene, restore_scene
 
-    logging.getLogger("rasterio").setLevel(logging.CRITICAL)  # its errors reach the user as ours
+    _quiet_rasterio()
     warnings.showwarning = lambda message, *_: typer.echo(f"attcr: {message}", err=True)
     options = RestoreOptions(
         tile=tile,
@@ -393,6 +394,205 @@ def _progress_bar() -> "Iterator[Callable[[Progress], None]]":
             bar.update(tasks[stage], completed=progress.done, total=progress.total, rate=rate)
 
         yield show
+
+
+fleet = typer.Typer(
+    help="Restore any number of scenes, here or on Ray; started again after any kind of end, it goes on.",
+    no_args_is_help=True,
+)
+app.add_typer(fleet, name="fleet")
+QUARANTINED = 3
+
+
+@fleet.command("plan")
+def fleet_plan(
+    source: Annotated[str, typer.Argument(help="A STAC API (with --collection), a folder, or a bucket's prefix.")],
+    manifest: Annotated[Path, typer.Argument(help="The Parquet file to write.")],
+    collection: Annotated[list[str] | None, typer.Option(help="Of a STAC API; may be given again.")] = None,
+    bbox: Annotated[str | None, typer.Option(help="west,south,east,north in degrees.")] = None,
+    datetime: Annotated[str | None, typer.Option(help="2024-06-01/2024-06-30.")] = None,
+    weights: Annotated[str | None, typer.Option(help="Measure the rate of these weights here.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Megapixels a second of one worker, instead of measuring.")] = None,
+    price: Annotated[float | None, typer.Option(help="Of one worker for an hour, in your currency.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="An option of `attcr restore`, as tile=512; may be given again.")
+    ] = None,
+) -> None:
+    """Turn a STAC search or a prefix into a manifest; print megapixels, machine-hours and cost."""
+    from attcr.fleet.plan import list_prefix, measure_rate, search, write_plan
+    from attcr.fleet.unit import with_settings
+    from attcr.restore import RestoreOptions
+
+    try:
+        box = [float(number) for number in bbox.split(",")] if bbox else None
+    except ValueError:
+        raise ConfigError(f"--bbox takes west,south,east,north, got {bbox!r}") from None
+    works = search(source, collection, box, datetime) if collection else list_prefix(source)
+    plan = write_plan(works, manifest)
+    typer.echo(f"{manifest}: {plan.scenes:,} scenes, {plan.megapixels:,.1f} megapixels")
+    if plan.estimated:
+        typer.echo(f"  of {plan.estimated:,} scenes the size is the mean of a few that were opened")
+    if plan.refused:
+        typer.echo(f"  {plan.refused:,} rows cannot be run; a run says why of each")
+    if rate is None and weights is not None:
+        rate = measure_rate(weights, with_settings(RestoreOptions(), _settings(settings or [])))
+    if rate is None:
+        typer.echo("give --weights or --rate for machine-hours and cost")
+        return
+    hours = plan.worker_hours(rate)
+    typer.echo(f"{hours:,.2f} machine-hours of one worker at {rate:.4g} megapixels a second, without a mask")
+    typer.echo(f"cost {hours * price:,.2f}" if price is not None else "give --price for the cost")
+
+
+@fleet.command("run")
+def fleet_run(
+    manifest: Annotated[
+        str, typer.Argument(help="Scenes: Parquet, STAC (.json, .ndjson), a list (.txt), or a quoted glob.")
+    ],
+    out: Annotated[str, typer.Argument(help="Folder or bucket prefix (s3://, gs://, az://) for the results.")],
+    weights: Annotated[str, typer.Option(help="A published name (see attcr weights), a path, hf://OWNER/NAME or URL.")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="An option of `attcr restore`, as mask=scl or tile=512; may be given again."),
+    ] = None,
+    engine: Annotated[str, typer.Option(help="local: this process. ray: actors, here or on a cluster.")] = "local",
+    workers: Annotated[int, typer.Option(min=1, help="Processes with a network each (ray).")] = 1,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of each network; 1 on Ray.")] = None,
+    gpus: Annotated[float, typer.Option(min=0, help="GPUs of each worker (ray); give --set device=cuda too.")] = 0,
+    readers: Annotated[int, typer.Option(min=1, help="Reads ahead of the workers (ray).")] = 2,
+    address: Annotated[
+        str | None, typer.Option(help="Of a Ray cluster; else RAY_ADDRESS, else one is started.")
+    ] = None,
+    shard: Annotated[str, typer.Option(help="Part i of n, from 0, for a job array: 3/100.")] = "0/1",
+    attempts: Annotated[int, typer.Option(min=1, help="Tries before a scene is quarantined.")] = 3,
+    split_over: Annotated[
+        float | None, typer.Option(help="Split scenes of more megapixels into blocks of rows for several workers.")
+    ] = None,
+) -> None:
+    """Restore every scene of a manifest that is not restored yet.
+
+    Exit code 0: every scene has its result. 3: the others have, and some are quarantined; see `attcr fleet status`.
+    2: the run could not go on.
+    """
+    import signal
+
+    from attcr.fleet.run import FleetOptions, run_fleet
+    from attcr.fleet.secrets import hide_secrets
+    from attcr.fleet.unit import with_settings
+    from attcr.restore import RestoreOptions
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a machine that is taken away says so first
+    _quiet_rasterio()
+    last = time.monotonic()
+
+    def show(outcome: "Outcome", tally: "Tally") -> None:
+        nonlocal last
+        if outcome.status == "quarantined":
+            typer.echo(f"quarantined {hide_secrets(outcome.id)}: {outcome.error}: {outcome.message}", err=True)
+        if time.monotonic() - last > 10:
+            last = time.monotonic()
+            typer.echo(f"{_told(tally)} ...", err=True)
+
+    try:
+        tally = run_fleet(
+            manifest,
+            out,
+            weights,
+            options=with_settings(RestoreOptions(), _settings(settings or [])),
+            fleet=FleetOptions(
+                engine=engine,  # type: ignore[arg-type]  # checked by FleetOptions
+                workers=workers,
+                threads=threads,
+                gpus=gpus,
+                readers=readers,
+                address=address,
+                attempts=attempts,
+                shard=_shard(shard),
+                split_over=split_over,
+            ),
+            on_outcome=show,
+        )
+    except KeyboardInterrupt:
+        typer.echo("attcr: stopped. Run the same command to go on.", err=True)
+        sys.exit(130)
+    typer.echo(_told(tally))
+    typer.echo(f"{_duration(tally.startup_seconds)} to start, {_duration(tally.seconds)} of work")
+    if not tally.complete:
+        sys.exit(QUARANTINED)
+
+
+@fleet.command("status")
+def fleet_status(
+    out: Annotated[str, typer.Argument(help="The output of a run.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show how far a run is: progress, rate, failures by class, time left."""
+    from dataclasses import asdict
+
+    from attcr.fleet.run import report
+
+    told = report(out)
+    if as_json:
+        typer.echo(json.dumps(asdict(told), indent=2))
+        return
+    summary = told.summary
+    quarantined = sum(summary.quarantined.values())
+    typer.echo(f"{summary.done} of {told.rows} scenes done, {quarantined} quarantined, {told.left} left")
+    typer.echo(f"{summary.megapixels:,.1f} megapixels in {summary.worker_seconds / 3600:,.2f} worker-hours")
+    if told.left:
+        when = "unknown: nothing was done of late" if told.seconds_left is None else _duration(told.seconds_left)
+        typer.echo(f"{summary.scenes_per_second:.2f} scenes a second of late, time left {when}")
+    for kind, count in summary.quarantined.items():
+        typer.echo(f"  {count:8}  {kind}")
+    if quarantined:
+        typer.echo(f"try them again: attcr fleet retry {out} --class {next(iter(summary.quarantined))}")
+
+
+@fleet.command("retry")
+def fleet_retry(
+    out: Annotated[str, typer.Argument(help="The output of a run.")],
+    classes: Annotated[list[str], typer.Option("--class", help="A class of error, or all; may be given again.")],
+) -> None:
+    """Let the next run try quarantined scenes of chosen classes again."""
+    from attcr.fleet.run import requeue
+
+    typer.echo(f"{requeue(out, classes)} scenes will be tried again by the next run")
+
+
+def _told(tally: "Tally") -> str:
+    done = tally.done + tally.found + tally.skipped
+    rate = f", {tally.megapixels:,.1f} megapixels" if tally.megapixels else ""
+    return (
+        f"{done} of {tally.rows} scenes done ({tally.done} now, {tally.skipped + tally.found} before)"
+        f", {tally.quarantined} quarantined{rate}"
+    )
+
+
+def _settings(given: list[str]) -> dict[str, Any]:
+    """Read NAME=VALUE options; a value is JSON where it can be, else text."""
+    settings: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--set takes NAME=VALUE, such as mask=scl, got {text!r}")
+        try:
+            settings[name] = json.loads(value)
+        except ValueError:
+            settings[name] = value
+    return settings
+
+
+def _shard(text: str) -> tuple[int, int]:
+    index, _, count = text.partition("/")
+    if not (index.isdecimal() and count.isdecimal()):
+        raise ConfigError(f"--shard takes i/n, such as 3/100, got {text!r}")
+    return int(index), int(count)
+
+
+def _quiet_rasterio() -> None:
+    import logging
+
+    logging.getLogger("rasterio").setLevel(logging.CRITICAL)  # its errors reach the user as ours
 
 
 def _duration(seconds: float) -> str:

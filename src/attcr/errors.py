@@ -29,6 +29,14 @@ class SceneError(AttcrError, ValueError):
     """A scene that cannot be read, does not fit the weights, or cannot be written."""
 
 
+class ManifestError(AttcrError, ValueError):
+    """A list of scenes, or a row of one, that does not say what to restore."""
+
+
+class FleetError(AttcrError, RuntimeError):
+    """A run over many scenes that cannot begin or go on."""
+
+
 class MissingExtraError(AttcrError, ImportError):
     """An optional library that is not installed; the text is the install line."""
 

@@ -1,7 +1,15 @@
 """Restore arrays and whole scenes; the only room that knows both torch and geography."""
 
 from attcr.restore.array import RestoredArray, RestoreOptions, restore_array
-from attcr.restore.scene import Progress, RestoreResult, ScenePlan, plan_scene, restore_scene
+from attcr.restore.scene import (
+    Progress,
+    RestoreResult,
+    ScenePlan,
+    join_blocks,
+    plan_scene,
+    restore_block,
+    restore_scene,
+)
 
 __all__ = [
     "Progress",
@@ -9,7 +17,9 @@ __all__ = [
     "RestoreResult",
     "RestoredArray",
     "ScenePlan",
+    "join_blocks",
     "plan_scene",
     "restore_array",
+    "restore_block",
     "restore_scene",
 ]

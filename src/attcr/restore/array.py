@@ -197,7 +197,9 @@ class Rows(Protocol):
 
 
 @dataclass(frozen=True)
-class _Strip:
+class Strip:
+    """Finished rows of a walk: as they came, restored, and what is known about them."""
+
     top: int
     came: Array
     values: Array
@@ -312,7 +314,7 @@ class Walk:
             return self.grid.row_of_tiles(row)
         return self.clouds.cloudy_tiles(self.grid, row)
 
-    def strips(self, first_row: int = 0) -> Iterator[_Strip]:
+    def strips(self, first_row: int = 0) -> Iterator[Strip]:
         """Give finished rows, top to bottom; no more than a row of tiles is held.
 
         `first_row` is where an earlier walk's last strip ended; the tiles that reach beyond it are run again.
@@ -380,7 +382,7 @@ class Walk:
         valid: NDArray[np.bool_],
         change: Float32,
         spread: Float32 | None,
-    ) -> _Strip:
+    ) -> Strip:
         """Give the restored rows and their quality."""
         _, height, width = values.shape
         if self.clouds is None:
@@ -411,7 +413,7 @@ class Walk:
         quality[touched & unsure] = LOW_CONFIDENCE
         if spread is not None:
             spread = np.where(touched, spread, np.where(quality == NODATA, np.nan, 0)).astype(np.float32)
-        return _Strip(top, values, out, quality, spread)
+        return Strip(top, values, out, quality, spread)
 
 
 def named_sensor(sensor: str | Sensor | None) -> Sensor | None:

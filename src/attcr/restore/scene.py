@@ -9,11 +9,13 @@ import shutil
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, Literal
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 import torch
@@ -30,6 +32,7 @@ from attcr.restore.array import (
     QUALITY_NAMES,
     Network,
     RestoreOptions,
+    Strip,
     Walk,
 )
 from attcr.restore.clouds import find_clouds, sensor_of
@@ -132,6 +135,61 @@ def restore_scene(
                     shutil.rmtree(folder, ignore_errors=True)
                 raise
             shutil.rmtree(folder)
+    return replace(result, seconds=time.perf_counter() - began)
+
+
+def restore_block(
+    source: str | Path | Sequence[str | Path],
+    part: Path,
+    model: nn.Module | str | Path,
+    *,
+    block: tuple[int, int],
+    options: RestoreOptions | None = None,
+) -> None:
+    """Restore block i of n of a scene, whole rows of tiles, into a file that `join_blocks` takes.
+
+    Tiles that reach into a block from above are run for it too, so that its rows have the bits of a whole run.
+    """
+    options = options or RestoreOptions()
+    index, count = block
+    folder = part.with_name(f".{part.name}.attcr")
+    with gdal(), _open(source, model, options) as job:
+        rows = job.grid.rows
+        first, last = (len(rows) * i // count for i in (index, index + 1))
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        try:
+            preview = _Preview(folder / "preview.tif", job.scene)
+            with ZipFile(part, "w", ZIP_DEFLATED, compresslevel=1) as file:
+                if first < last:
+                    walk = job.walk(find_clouds(job.whole, options, folder, on_rows=lambda _: None), None)
+                    for strip in islice(walk.strips(rows[first]), last - first):
+                        _save_rows(file, _rows_of(job.scene, preview, strip))
+        finally:
+            shutil.rmtree(folder)
+
+
+def join_blocks(
+    source: str | Path | Sequence[str | Path],
+    parts: Iterable[Path],
+    target: str | Path,
+    model: nn.Module | str | Path,
+    *,
+    options: RestoreOptions | None = None,
+) -> RestoreResult:
+    """Put the blocks of a scene together, in order, and write what `restore_scene` would have, to the byte."""
+    options = options or RestoreOptions()
+    target = Path(target)
+    began = time.perf_counter()
+    with gdal(), _open(source, model, options) as job:
+        _check_target(job, source, target)
+        folder = target.with_name(f".{target.name}.attcr")
+        with _held(folder, target):
+            try:
+                rows = (one for part in parts for one in _load_rows(part))
+                result = _restore(job, target, _take_up(folder, job.fingerprint(), False), None, rows)
+            finally:
+                shutil.rmtree(folder)
     return replace(result, seconds=time.perf_counter() - began)
 
 
@@ -377,27 +435,58 @@ def _take_up(folder: Path, fingerprint: str, resume: bool) -> _State:
     return _State(folder, fingerprint)
 
 
-def _restore(job: _Job, target: Path, state: _State, progress: Callable[[Progress], None] | None) -> RestoreResult:
+@dataclass(frozen=True)
+class _Rows:
+    """Finished rows of every file of a scene."""
+
+    top: int
+    layers: dict[str, Array]
+    """Layer to (C, rows, W)."""
+    preview: Array
+    pixels: NDArray[np.int64]
+    """Pixels of each quality class."""
+
+
+def _rows_of(scene: Scene, preview: _Preview, strip: Strip) -> _Rows:
+    alpha = scene.read_alpha(strip.top, strip.top + strip.values.shape[1])
+    values = strip.values if alpha is None else np.concatenate([strip.values, alpha])
+    layers = {"restored": values, "quality": strip.quality[None]}
+    if strip.spread is not None:
+        layers["spread"] = strip.spread[None]
+    pixels = np.bincount(strip.quality.ravel(), minlength=len(QUALITY_NAMES))
+    return _Rows(strip.top, layers, preview.rows(strip.top, strip.came, strip.values), pixels)
+
+
+def _save_rows(file: ZipFile, rows: _Rows) -> None:
+    for name, array in {**rows.layers, "preview": rows.preview, "pixels": rows.pixels}.items():
+        with file.open(f"{rows.top}/{name}", "w", force_zip64=True) as member:
+            np.lib.format.write_array(member, array, allow_pickle=False)
+
+
+def _load_rows(part: Path) -> Iterator[_Rows]:
+    with ZipFile(part) as file:
+        for top, names in groupby(file.namelist(), key=lambda name: name.partition("/")[0]):
+            arrays: dict[str, Array] = {}
+            for name in names:
+                with file.open(name) as member:
+                    arrays[name.partition("/")[2]] = np.lib.format.read_array(member, allow_pickle=False)
+            preview, pixels = arrays.pop("preview"), arrays.pop("pixels")
+            yield _Rows(int(top), arrays, preview, pixels)
+
+
+def _restore(
+    job: _Job,
+    target: Path,
+    state: _State,
+    progress: Callable[[Progress], None] | None,
+    ready: Iterator[_Rows] | None = None,
+) -> RestoreResult:
+    """Write every file of a scene from rows that are ready, or that the network gives now."""
     scene, folder = job.scene, state.folder
     report = progress or (lambda _: None)
-    clouds = find_clouds(
-        job.whole,
-        job.options,
-        folder,
-        on_rows=lambda rows: report(Progress("mask", rows, scene.height)),
-        keep=state.has_clouds,
-    )
     bands = [*scene.bands, *([scene.alpha] if scene.alpha else [])]
     layers = {"restored": (scene.profile, bands), **_side_layers(job)}
-    if not state.has_clouds:
-        for name, (profile, described) in layers.items():
-            write.create(folder / f"{name}.tif", profile, described)
-        state.has_clouds = True
-        state.save()
-
     preview = _Preview(folder / "preview.tif", scene)
-    if not state.row:
-        preview.create()
     resumed = state.row
     done = 0
     size = job.grid.tile_height * job.grid.tile_width / 1e6
@@ -407,25 +496,38 @@ def _restore(job: _Job, target: Path, state: _State, progress: Callable[[Progres
         done += tiles
         report(Progress("restore", done, total, done * size))
 
-    walk = job.walk(clouds, count)
-    ahead = [row for row in job.grid.rows if row + job.grid.tile_height > resumed]
-    total = sum(len(walk.tiles_to_run(row)) for row in ahead)
-    report(Progress("restore", 0, total))
-    for strip in walk.strips(resumed) if resumed < scene.height else ():
-        bottom = strip.top + strip.values.shape[1]
-        alpha = scene.read_alpha(strip.top, bottom)
-        values = strip.values if alpha is None else np.concatenate([strip.values, alpha])
-        write.write_rows(folder / "restored.tif", strip.top, values)
-        write.write_rows(folder / "quality.tif", strip.top, strip.quality[None])
-        preview.add(strip.top, strip.came, strip.values)
-        if strip.spread is not None:
-            write.write_rows(folder / "spread.tif", strip.top, strip.spread[None])
-        state.row = bottom
-        state.pixels = [
-            before + now
-            for before, now in zip(state.pixels, np.bincount(strip.quality.ravel(), minlength=5).tolist(), strict=True)
-        ]
+    if ready is None:
+        clouds = find_clouds(
+            job.whole,
+            job.options,
+            folder,
+            on_rows=lambda rows: report(Progress("mask", rows, scene.height)),
+            keep=state.has_clouds,
+        )
+        walk = job.walk(clouds, count)
+        ahead = [row for row in job.grid.rows if row + job.grid.tile_height > resumed]
+        total = sum(len(walk.tiles_to_run(row)) for row in ahead)
+        report(Progress("restore", 0, total))
+        strips = walk.strips(resumed) if resumed < scene.height else iter(())
+        ready = (_rows_of(scene, preview, strip) for strip in strips)
+    if not state.has_clouds:
+        for name, (profile, described) in layers.items():
+            write.create(folder / f"{name}.tif", profile, described)
+        state.has_clouds = True
         state.save()
+    if not state.row:
+        preview.create()
+    for rows in ready:
+        if rows.top != state.row:
+            raise SceneError(f"Rows from {rows.top} came where those from {state.row} were expected: run it again.")
+        for name, values in rows.layers.items():
+            write.write_rows(folder / f"{name}.tif", rows.top, values)
+        preview.add(rows.top, rows.preview)
+        state.row = rows.top + rows.layers["quality"].shape[1]
+        state.pixels = [before + now for before, now in zip(state.pixels, rows.pixels.tolist(), strict=True)]
+        state.save()
+    if state.row != scene.height:
+        raise SceneError(f"Of {scene.height} rows {state.row} came: run it again.")
 
     report(Progress("write", 0, 1))
     files = _publish(job, target, layers, state, preview)
@@ -530,11 +632,14 @@ class _Preview:
     def create(self) -> None:
         write.create(self._path, self._profile, [Band("", "", i) for i in range(6)])
 
-    def add(self, top: int, before: Array, after: Array) -> None:
+    def rows(self, top: int, before: Array, after: Array) -> Array:
+        """Give what of these rows is in the picture, as (6, rows, W): before and after."""
         first = -top % self._step
-        rows = [one[self._bands, first :: self._step, :: self._step] for one in (before, after)]
-        if rows[0].shape[1]:
-            write.write_rows(self._path, (top + first) // self._step, np.concatenate(rows))
+        return np.concatenate([one[self._bands, first :: self._step, :: self._step] for one in (before, after)])
+
+    def add(self, top: int, rows: Array) -> None:
+        if rows.shape[1]:
+            write.write_rows(self._path, (top + -top % self._step) // self._step, rows)
 
     def picture(self) -> NDArray[np.uint8]:
         """Give (3, H, W): before at the left, after at the right, stretched alike."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import numpy as np
 import rasterio
@@ -36,7 +35,7 @@ BOMB_BYTES = 1 << 30
 
 # Namespaces that GDAL makes itself, or that we carry by their own means.
 _OWN_NAMESPACES = ("IMAGE_STRUCTURE", "DERIVED_SUBDATASETS", "SUBDATASETS", "RPC", "COLOR_PROFILE")
-_BAND_IN_NAME = re.compile(r"(?:^|_)(B(?:\d{1,2}|8A)|SCL|QA_PIXEL)(?:_\d+m)?\.\w+$", re.IGNORECASE)
+BAND_IN_NAME = re.compile(r"(?:^|_)(B(?:\d{1,2}|8A)|SCL|QA_PIXEL)(?:_\d+m)?\.\w+$", re.IGNORECASE)
 _PRODUCT_TAGS = ("PROCESSING_BASELINE", "PROCESSING_LEVEL", "PRODUCT_URI", "LANDSAT_PRODUCT_ID")
 
 
@@ -279,14 +278,17 @@ def is_local(href: str) -> bool:
 
 
 def redact(href: str) -> str:
-    """Give a path or URL without user, password, or query, which may hold a signature."""
-    prefix = re.match(r"/vsi[a-z0-9]+/(?=[a-z]+://)", href)
-    if "://" not in href:
+    """Give a path or URL without user, password, or query, which may hold a signature.
+
+    What stands before the URL stays: /vsicurl/https://..., scl=https://...
+    """
+    if href.startswith("/vsi") and "?" in href.partition("://")[0]:
+        return href.partition("?")[0]  # /vsicurl?header.Authorization=...&url=...
+    scheme, separator, rest = href.partition("://")
+    if not separator:
         return href
-    head = prefix.group() if prefix else ""
-    parts = urlsplit(href[len(head) :])
-    host = parts.netloc.rpartition("@")[2]
-    return head + urlunsplit((parts.scheme, host, parts.path, "", ""))
+    host, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
+    return scheme + separator + host.rpartition("@")[2] + slash + path
 
 
 @contextmanager
@@ -407,7 +409,7 @@ def _open_raster(href: str) -> Scene:
 
 def _open_folder(folder: Path) -> Scene:
     files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
-    named = [path for path in files if _BAND_IN_NAME.search(path.name)]
+    named = [path for path in files if BAND_IN_NAME.search(path.name)]
     if not named:
         raise SceneError(
             f"{folder} holds no band files: expected names that end in a band, such as _B02_10m.jp2 or _SR_B4.TIF."
@@ -428,7 +430,7 @@ def _open_files(
     best: dict[str, str] = {}
     try:
         for href in hrefs:
-            found = _BAND_IN_NAME.search(redact(href))
+            found = BAND_IN_NAME.search(redact(href))
             name = names[href] if names else found.group(1).upper() if found else Path(redact(href)).stem
             dataset = open_dataset(href)
             datasets[href] = dataset

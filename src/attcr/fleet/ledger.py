@@ -1,0 +1,248 @@
+"""What was done: a log in Parquet parts, one row an outcome. The truth is the item of each scene; this is the log."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from attcr.fleet.secrets import hide_secrets
+from attcr.fleet.store import Scratch, Store
+
+FOLDER = "ledger"
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("work", pa.string()),
+        ("recipe", pa.string()),
+        ("status", pa.string()),
+        ("seconds", pa.float64()),
+        ("megapixels", pa.float64()),
+        ("attempts", pa.int32()),
+        ("error", pa.string()),
+        ("message", pa.string()),
+        ("worker", pa.string()),
+        ("time", pa.timestamp("us", tz="UTC")),
+    ]
+)
+Status = Literal["done", "found", "quarantined", "lost", "requeued", "block"]
+"""done: restored now. found: its item was there. lost: a process died at it. requeued: asked for again.
+block: a part of a scene is restored, which no ledger tells."""
+DONE = ("done", "found")
+_SHORTEST, _LONGEST = 2.0, 600.0  # seconds between two parts: 5 % of the time so far, within these
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one scene."""
+
+    id: str
+    work: str
+    """The key of the work, see `Work.key`."""
+    status: Status
+    seconds: float = 0.0
+    megapixels: float = 0.0
+    attempts: int = 0
+    error: str = ""
+    """Class of the error, if there was one."""
+    message: str = ""
+    worker: str = ""
+
+
+class Ledger:
+    """Writes outcomes as small Parquet files that appear whole. One process, one ledger."""
+
+    def __init__(self, store: Store, scratch: Scratch, recipe: str) -> None:
+        self._store, self._scratch, self._recipe = store, scratch, recipe
+        self._name = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:12]}"
+        self._parts = 0
+        self._rows: list[dict[str, Any]] = []
+        self._began = self._flushed = time.monotonic()
+
+    def add(self, outcome: Outcome) -> None:
+        """Take an outcome; it is on disk within seconds, later in a long run within minutes."""
+        row = {**vars(outcome), "recipe": self._recipe, "time": time.time_ns() // 1000}
+        row["id"] = hide_secrets(outcome.id)[:200] if outcome.error else outcome.id
+        self._rows.append(row)
+        now = time.monotonic()
+        wait = min(max(_SHORTEST, 0.05 * (now - self._began)), _LONGEST)
+        if now - self._flushed > wait or len(self._rows) >= 100_000:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was taken since the last part."""
+        self._flushed = time.monotonic()
+        if not self._rows:
+            return
+        made = self._scratch.folder / f"part-{self._parts}.parquet"
+        pq.write_table(pa.Table.from_pylist(self._rows, SCHEMA), made)
+        self._store.put(made, f"{FOLDER}/{self._name}-{self._parts:06d}.parquet")
+        self._parts += 1
+        self._rows.clear()
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a ledger knows about work, compactly: eight bytes for each key."""
+
+    done: NDArray[np.uint64]
+    """Sorted short keys of work that was done."""
+    quarantined: NDArray[np.uint64]
+    """Sorted short keys of work that is not to be tried again."""
+    lost: dict[int, int]
+    """Short key to how many processes died at it."""
+
+
+def short_key(work: str) -> int:
+    """Give the first eight bytes of a key: 10 million of them collide once in 400,000 manifests."""
+    return int(work[:16], 16)
+
+
+def contains(keys: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Say which of the wanted keys are among the sorted ones."""
+    if not keys.size:
+        return np.zeros(wanted.shape, bool)
+    found: NDArray[np.bool_] = keys[np.minimum(np.searchsorted(keys, wanted), keys.size - 1)] == wanted
+    return found
+
+
+def read_parts(store: Store, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Give the parts of a ledger in the order of their names, which is that of their runs."""
+    names = sorted(name for name in store.names(FOLDER) if name.endswith(".parquet"))
+
+    def read(name: str) -> pa.Table:
+        data = store.read(f"{FOLDER}/{name}")
+        return pq.read_table(pa.BufferReader(data or b""), columns=list(columns))
+
+    with ThreadPoolExecutor(16) as pool:
+        for start in range(0, len(names), 64):
+            yield from pool.map(read, names[start : start + 64])
+
+
+def read_standing(store: Store) -> Standing:
+    """Read what is done and what is quarantined; of several rows about a work, the last counts."""
+    done: list[NDArray[np.uint64]] = [np.empty(0, np.uint64)]
+    others: list[pa.Table] = []
+    for table in read_parts(store, ["work", "status", "time"]):
+        finished = pc.is_in(table["status"], pa.array(DONE))
+        done.append(_short_keys(table.filter(finished)["work"]))
+        others.append(table.filter(pc.invert(finished)))
+    keys = np.unique(np.concatenate(done))
+    quarantined: set[int] = set()
+    lost: dict[int, int] = {}
+    for key, row in _in_time(others):
+        if row["status"] == "lost":
+            lost[key] = lost.get(key, 0) + 1
+            continue
+        lost.pop(key, None)
+        if row["status"] == "quarantined":
+            quarantined.add(key)
+        else:
+            quarantined.discard(key)
+    kept = np.array(sorted(quarantined), np.uint64)
+    return Standing(keys, kept[~contains(keys, kept)], lost)
+
+
+def _in_time(tables: Sequence[pa.Table]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Give rows of several parts in the order of their time, each with its short key."""
+    if tables:
+        for row in pa.concat_tables(tables).sort_by("time").to_pylist():
+            yield short_key(row["work"]), row
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How far a run is."""
+
+    done: int
+    found: int
+    """Of the done, those whose item was there already when a worker came."""
+    quarantined: dict[str, int]
+    """Error class to scenes."""
+    lost: int
+    """Times that a process died at a scene."""
+    megapixels: float
+    worker_seconds: float
+    """Of the scenes done, added up over workers."""
+    scenes_per_second: float
+    """Over the last ten minutes in which anything was done."""
+    last: float
+    """When the last row was written, in seconds since 1970."""
+
+
+def summarise(store: Store, recipe: str) -> Summary:
+    """Add a ledger up, for the work of one recipe."""
+    columns = ["work", "recipe", "status", "seconds", "megapixels", "error", "time"]
+    keys: dict[str, list[NDArray[np.uint64]]] = {status: [np.empty(0, np.uint64)] for status in DONE}
+    times: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+    megapixels = seconds = 0.0
+    others: list[pa.Table] = []
+    for table in read_parts(store, columns):
+        ours = table.filter(pc.equal(table["recipe"], recipe))
+        for status in DONE:
+            rows = ours.filter(pc.equal(ours["status"], status))
+            keys[status].append(_short_keys(rows["work"]))
+            megapixels += pc.sum(rows["megapixels"]).as_py() or 0.0
+            seconds += pc.sum(rows["seconds"]).as_py() or 0.0
+            times.append(rows["time"].cast(pa.int64()).to_numpy())
+        others.append(ours.filter(pc.invert(pc.is_in(ours["status"], pa.array(DONE)))))
+    lost = 0
+    classes: dict[int, str] = {}
+    for key, row in _in_time(others):
+        if row["status"] == "lost":
+            lost += 1
+        elif row["status"] == "quarantined":
+            classes[key] = row["error"]
+        else:
+            classes.pop(key, None)
+    restored, found = (np.unique(np.concatenate(keys[status])) for status in DONE)
+    every = np.union1d(restored, found)
+    when = np.sort(np.concatenate(times)) / 1e6
+    recent = when[when > when[-1] - 600] if when.size else when
+    span = float(recent[-1] - recent[0]) if recent.size > 1 else 0.0
+    counts: dict[str, int] = {}
+    for key, error in classes.items():
+        if not contains(every, np.array([key], np.uint64))[0]:
+            counts[error] = counts.get(error, 0) + 1
+    return Summary(
+        done=int(every.size),
+        found=int(np.setdiff1d(found, restored).size),
+        quarantined=dict(sorted(counts.items(), key=lambda pair: -pair[1])),
+        lost=lost,
+        megapixels=megapixels,
+        worker_seconds=seconds,
+        scenes_per_second=(recent.size - 1) / span if span else 0.0,
+        last=float(when[-1]) if when.size else 0.0,
+    )
+
+
+def quarantined_rows(store: Store) -> list[dict[str, Any]]:
+    """Give the last row of each work that is quarantined."""
+    standing = read_standing(store)
+    found: dict[str, dict[str, Any]] = {}
+    for table in read_parts(store, SCHEMA.names):
+        rows = table.filter(pc.equal(table["status"], "quarantined"))
+        still = contains(standing.quarantined, _short_keys(rows["work"]))
+        for row in rows.filter(pa.array(still)).to_pylist():
+            found[row["work"]] = row
+    return list(found.values())
+
+
+def worker_name() -> str:
+    """Name this process in a ledger."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def _short_keys(works: pa.ChunkedArray) -> NDArray[np.uint64]:
+    return np.array([short_key(work) for work in works.to_pylist()], np.uint64)

@@ -1,0 +1,353 @@
+"""What is to do: rows of scenes, read lazily from Parquet, STAC, a text list or a glob."""
+
+from __future__ import annotations
+
+import codecs
+import glob
+import hashlib
+import json
+import os
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import obstore
+import pyarrow as pa
+import pyarrow.parquet as pq
+from obstore.exceptions import BaseError
+
+from attcr.errors import ManifestError
+from attcr.fleet.secrets import hide_secrets
+from attcr.fleet.store import open_bucket, split_url
+from attcr.scenes.io import is_local, redact
+
+ROWS_AT_ONCE = 4096
+_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+_CHUNK = 1 << 20
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("hrefs", pa.list_(pa.string())),
+        ("version", pa.string()),
+        ("options", pa.string()),
+        ("item", pa.string()),
+        ("megapixels", pa.float64()),
+    ]
+)
+"""A manifest's columns; all but id and hrefs (or href) may be absent."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """One scene to restore: a row of a manifest."""
+
+    id: str
+    hrefs: tuple[str, ...]
+    version: str = ""
+    """What tells this content from another at the same address: an ETag, a checksum, size and time."""
+    options: str = ""
+    """RestoreOptions of this scene alone, as JSON."""
+    item: str = ""
+    """The STAC item that the scene came as, as JSON."""
+    megapixels: float | None = None
+    problem: str = ""
+    """Why this row cannot be run, if it cannot."""
+    key: str = ""
+    """A sha256 of input, weights and options: equal keys are equal work."""
+    part: int = 0
+    """Which block of a scene that is split; the one after the last stands for joining them."""
+    parts: int = 0
+    """Blocks of the scene; 0 where it is not split."""
+
+    def keyed(self, recipe: str) -> Work:
+        """Give the same work with its key under a recipe, which stands for weights and options."""
+        version = self.version or "\0".join(_stat(href) for href in self.hrefs)
+        options = hide_secrets(self.options) if "://" in self.options else self.options
+        told = [recipe, self.id, version, options, *(redact(href) for href in self.hrefs)]
+        return replace(self, key=hashlib.sha256("\0".join(told).encode(errors="replace")).hexdigest())
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What one pass over a manifest tells."""
+
+    rows: int
+    megapixels: float
+    """Of the rows that say."""
+    unsized: int
+    """Rows that do not say how large they are."""
+    repeated: frozenset[int]
+    """Hashes, of this process, of ids that occur more than once."""
+
+
+def survey(source: str) -> Survey:
+    """Count a manifest's rows and find ids that occur twice; eight bytes a row are held."""
+    hashes: list[np.ndarray[Any, Any]] = []
+    megapixels, unsized, batch = 0.0, 0, []
+    for work in read_manifest(source):
+        batch.append(hash(work.id))
+        unsized += work.megapixels is None
+        megapixels += work.megapixels or 0.0
+        if len(batch) == ROWS_AT_ONCE:
+            hashes.append(np.array(batch, np.int64))
+            batch.clear()
+    ids, counts = np.unique(np.concatenate([*hashes, np.array(batch, np.int64)]), return_counts=True)
+    return Survey(int(counts.sum()), megapixels, unsized, frozenset(ids[counts > 1].tolist()))
+
+
+def in_shard(work: Work, shard: tuple[int, int]) -> bool:
+    """Say whether a scene belongs to shard i of n, counted from 0."""
+    index, count = shard
+    return count == 1 or zlib.crc32(work.id.encode(errors="replace")) % count == index
+
+
+def read_manifest(source: str) -> Iterator[Work]:
+    """Give a manifest's rows: Parquet, GeoParquet, stac-geoparquet, STAC (.json, .ndjson), a list (.txt), a glob.
+
+    A row that cannot be run comes with its problem and stops no other. Rows are read as they are asked for.
+    """
+    if any(sign in redact(source) for sign in "*?[") and not (is_local(source) and Path(source).exists()):
+        yield from _read_glob(source)
+        return
+    suffix = Path(redact(source)).suffix.lower()
+    readers = {
+        ".parquet": _read_parquet,
+        ".geoparquet": _read_parquet,
+        ".json": _read_stac,
+        ".geojson": _read_stac,
+        ".ndjson": _read_stac,
+        ".jsonl": _read_stac,
+        ".txt": _read_list,
+    }
+    if is_local(source) and Path(source).is_dir():
+        files = sorted(path for path in Path(source).rglob("*.parquet") if path.is_file())
+        if not files:
+            raise ManifestError(f"{source} is a folder without .parquet files: give a glob, such as '{source}/*.tif'.")
+        for path in files:
+            yield from _read_parquet(str(path))
+        return
+    if suffix not in readers:
+        raise ManifestError(
+            f"{redact(source)} is no manifest: expected .parquet, .json, .ndjson, .txt, or a glob such as 'in/*.tif'."
+        )
+    if is_local(source) and not Path(source).is_file():
+        raise ManifestError(f"{source} does not exist: check the path.")
+    try:
+        yield from readers[suffix](source)
+    except (OSError, pa.ArrowException, BaseError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ManifestError(f"{redact(source)} cannot be read as a manifest: {hide_secrets(str(error))}") from error
+
+
+def write_manifest(works: Iterator[Work], path: Path) -> None:
+    """Write rows as Parquet, without signatures, holding no more than a batch of them."""
+    unfinished = path.with_name(f".{path.name}.partial")
+    try:
+        _write_rows(works, unfinished)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _write_rows(works: Iterator[Work], path: Path) -> None:
+    with pq.ParquetWriter(path, SCHEMA) as writer:
+        batch: list[dict[str, Any]] = []
+
+        def flush() -> None:
+            writer.write_table(pa.Table.from_pylist(batch, SCHEMA))
+            batch.clear()
+
+        for work in works:
+            hrefs = [redact(href) for href in work.hrefs]
+            row = {"id": work.id, "hrefs": hrefs, "version": work.version, "options": work.options}
+            batch.append({**row, "item": _unsigned(work.item), "megapixels": work.megapixels})
+            if len(batch) == ROWS_AT_ONCE:
+                flush()
+        flush()
+
+
+def _unsigned(text: str) -> str:
+    """Give a STAC item without the signatures in its addresses."""
+    if not text:
+        return text
+    item = json.loads(text)
+    for address in (*item["assets"].values(), *(item.get("links") or ())):
+        address["href"] = redact(str(address.get("href", "")))
+    return json.dumps(item)
+
+
+def work_of_item(item: Mapping[str, Any], folder: str = "") -> Work:
+    """Give the work that a STAC item is; relative addresses are taken from `folder`."""
+    assets = item.get("assets") or {}
+    whole = dict(item)
+    whole["assets"] = {
+        name: {**asset, "href": _resolve(str(asset.get("href", "")), folder)} for name, asset in assets.items()
+    }
+    properties = item.get("properties") or {}
+    hrefs = tuple(sorted(asset["href"] for asset in whole["assets"].values()))
+    shapes = [(asset.get("proj:shape") or properties.get("proj:shape")) for asset in whole["assets"].values()]
+    pixels = [shape[0] * shape[1] for shape in shapes if isinstance(shape, (list, tuple)) and len(shape) == 2]
+    megapixels = max(pixels) / 1e6 if pixels else None
+    version = str(properties.get("updated") or "")
+    # Dates come out of GeoParquet as objects.
+    return _checked(str(item.get("id") or ""), hrefs, version, "", json.dumps(whole, default=str), megapixels)
+
+
+def work_of_href(hrefs: Sequence[str], name: str, version: str = "") -> Work:
+    """Give the work that a raster, or a set of band files, is."""
+    return _checked(name, tuple(_resolve(href) for href in hrefs), version, "", "", None)
+
+
+def default_id(href: str) -> str:
+    """Give the id of a scene that only its address names: the last part of it, without its ending."""
+    name = redact(href).rstrip("/").rpartition("/")[2]
+    return re.sub(r"[^A-Za-z0-9._-]", "_", Path(name).stem).lstrip(".-")[:200] or "_"
+
+
+def _checked(
+    name: str, hrefs: tuple[str, ...], version: str, options: str, item: str, megapixels: float | None
+) -> Work:
+    """Give the row as work; where it cannot be, with the problem."""
+    problem = ""
+    if not _ID.fullmatch(name):
+        problem = (
+            f"The id {name[:200]!r} cannot name a file: use up to 200 letters, digits, '_', '-' and '.', and begin "
+            "with a letter, a digit or '_'."
+        )
+    elif not hrefs:
+        problem = "The row has no href: name the scene's file, or its band files."
+    return Work(name, hrefs, version, options, item, megapixels, problem)
+
+
+def _work_of_row(row: Mapping[str, Any]) -> Work:
+    hrefs = row.get("hrefs") or row.get("href") or ()
+    hrefs = (hrefs,) if isinstance(hrefs, str) else tuple(str(href) for href in hrefs if href)
+    options = row.get("options") or ""
+    if not isinstance(options, str):
+        options = json.dumps({key: value for key, value in options.items() if value is not None}, sort_keys=True)
+    return _checked(
+        str(row.get("id") or ""),
+        tuple(_resolve(href) for href in hrefs),
+        str(row.get("version") or ""),
+        options,
+        row.get("item") or "",
+        row.get("megapixels"),
+    )
+
+
+def _read_parquet(source: str) -> Iterator[Work]:
+    with pq.ParquetFile(source if is_local(source) else _open(source)) as file:
+        names = set(file.schema_arrow.names)
+        stac = {"assets", "stac_version"} <= names
+        if not stac and not ("id" in names and names & {"href", "hrefs"}):
+            raise ManifestError(
+                f"{redact(source)} has the columns {', '.join(sorted(names))}; expected id and href (or hrefs), or "
+                "a stac-geoparquet table."
+            )
+        columns = None if stac else [name for name in (*SCHEMA.names, "href") if name in names]
+        for batch in file.iter_batches(ROWS_AT_ONCE, columns=columns):
+            if stac:
+                from stac_geoparquet.arrow import stac_table_to_items
+
+                yield from map(work_of_item, stac_table_to_items(pa.Table.from_batches([batch])))
+            else:
+                yield from map(_work_of_row, batch.to_pylist())
+
+
+def _read_stac(source: str) -> Iterator[Work]:
+    """Read an ItemCollection, one item, or an item a line, holding one item at a time."""
+    folder = str(Path(source).absolute().parent) if is_local(source) else redact(source).rpartition("/")[0]
+    decoder, utf8 = json.JSONDecoder(), codecs.getincrementaldecoder("utf-8")()
+    text, inside = "", False
+    with _open(source) as file:
+        for data in iter(partial(file.read, _CHUNK), b""):
+            text += utf8.decode(data)
+            if not inside:
+                start = re.search(r'"features"\s*:\s*\[', text)
+                if start:
+                    text, inside = text[start.end() :], True
+                elif re.match(r'\s*\{\s*"type"\s*:\s*"FeatureCollection"', text):
+                    continue  # its features are further on
+            while True:
+                text = text.lstrip(" \t\r\n,")
+                if not text.startswith("{"):
+                    break
+                try:
+                    item, end = decoder.raw_decode(text)
+                except json.JSONDecodeError:
+                    break  # the rest of it comes with the next chunk
+                text = text[end:]
+                for one in item.get("features", [item]):
+                    yield work_of_item(one, folder)
+    if text.startswith("{"):
+        raise ManifestError(f"{redact(source)} ends in the middle of an item: fetch it again.")
+
+
+def _read_list(source: str) -> Iterator[Work]:
+    """Read a scene a line; band files of one scene stand on one line with tabs between them."""
+    with _open(source) as file:
+        rest = b""
+        for data in iter(partial(file.read, _CHUNK), b""):
+            *lines, rest = (rest + data).split(b"\n")
+            yield from _works_of_lines(lines)
+        yield from _works_of_lines([rest])
+
+
+def _works_of_lines(lines: list[bytes]) -> Iterator[Work]:
+    for line in lines:
+        hrefs = [href.strip() for href in line.decode().split("\t") if href.strip()]
+        if hrefs and not hrefs[0].startswith("#"):
+            yield work_of_href(hrefs, default_id(hrefs[0]))
+
+
+def _read_glob(pattern: str) -> Iterator[Work]:
+    if is_local(pattern):
+        for path in glob.iglob(pattern, recursive=True):  # noqa: PTH207  # Path.glob takes no absolute pattern
+            yield work_of_href((path,), default_id(path))
+        return
+    bucket, wanted = split_url(pattern)
+    fixed = re.split(r"[*?\[]", wanted, maxsplit=1)[0].rpartition("/")[0]
+    for href, version in list_bucket(bucket, fixed):
+        if fnmatch(split_url(href)[1], wanted):
+            yield work_of_href((href,), default_id(href), version)
+
+
+def list_bucket(bucket: str, prefix: str) -> Iterator[tuple[str, str]]:
+    """Give the address and version of everything under a prefix of a bucket."""
+    try:
+        for batch in obstore.list(open_bucket(bucket), prefix or None, chunk_size=1000):
+            for entry in batch:
+                yield f"{bucket}/{entry['path']}", str(entry["e_tag"] or f"{entry['size']} {entry['last_modified']}")
+    except BaseError as error:
+        raise ManifestError(f"{bucket}/{prefix} cannot be listed: {hide_secrets(str(error))}") from error
+
+
+def _open(source: str) -> IO[bytes]:
+    if is_local(source):
+        return Path(source).open("rb")
+    bucket, key = split_url(source)
+    return obstore.open_reader(open_bucket(bucket), key)  # type: ignore[return-value]  # it has read, seek and tell
+
+
+def _resolve(href: str, folder: str = "") -> str:
+    """Give an address that means the same in any process."""
+    if not is_local(href):
+        return href
+    return os.path.abspath(os.path.join(folder, href)) if "://" not in folder else f"{folder}/{href}"  # noqa: PTH100, PTH118  # 10 times faster than Path, for millions of rows
+
+
+def _stat(href: str) -> str:
+    """Give a local file's size and time, as `Scene.identity` does; nothing for others."""
+    if not is_local(href):
+        return ""
+    try:
+        stat = os.stat(href)  # noqa: PTH116
+    except OSError:
+        return ""
+    return f"{stat.st_size} {stat.st_mtime_ns}"

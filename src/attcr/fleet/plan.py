@@ -1,0 +1,122 @@
+"""Plan a run: turn a STAC search or a prefix into a manifest, and say what it will take."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+
+from attcr.errors import ManifestError, MissingExtraError
+from attcr.fleet.manifest import Work, default_id, list_bucket, work_of_href, work_of_item, write_manifest
+from attcr.fleet.secrets import hide_secrets
+from attcr.fleet.store import split_url
+from attcr.fleet.unit import measure
+from attcr.restore import RestoreOptions
+from attcr.restore.array import Network
+from attcr.scenes.io import BAND_IN_NAME, SUFFIXES, is_local, redact
+from attcr.weights import load_model
+
+SAMPLE = 8
+"""Scenes that are opened to tell how large the others are, where the source does not say."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a manifest asks for."""
+
+    scenes: int
+    megapixels: float
+    estimated: int
+    """Scenes whose size is the mean of a few that were opened."""
+    refused: int
+    """Rows that cannot be run; each says why when it is run."""
+
+    def worker_hours(self, megapixels_per_second: float) -> float:
+        """Hours of one worker at a rate."""
+        return self.megapixels / megapixels_per_second / 3600
+
+
+def search(url: str, collections: Sequence[str], bbox: Sequence[float] | None, datetime: str | None) -> Iterator[Work]:
+    """Give the items that a STAC API finds, page by page."""
+    try:
+        from pystac_client import Client
+        from pystac_client.exceptions import APIError
+    except ImportError:
+        raise MissingExtraError("pystac-client", "fleet") from None
+    try:
+        found = Client.open(url).search(collections=list(collections), bbox=bbox, datetime=datetime)
+        yield from (work_of_item(item, redact(url)) for item in found.items_as_dicts())
+    except (APIError, OSError, ValueError, NotImplementedError) as error:
+        raise ManifestError(f"{redact(url)} cannot be searched: {hide_secrets(str(error))}") from error
+
+
+def list_prefix(url: str) -> Iterator[Work]:
+    """Give the rasters under a folder or a bucket's prefix; band files in one folder are one scene."""
+    for folder, files in groupby(_files(url), key=lambda pair: pair[0].rpartition("/")[0]):
+        bands: list[tuple[str, str]] = []
+        for href, version in files:
+            if BAND_IN_NAME.search(href):
+                bands.append((href, version))
+            else:
+                yield work_of_href((href,), default_id(href), version)
+        if bands:
+            hrefs, versions = zip(*bands, strict=True)
+            yield work_of_href(hrefs, default_id(folder + "/"), " ".join(versions).strip())
+
+
+def write_plan(works: Iterator[Work], path: Path) -> Plan:
+    """Write a manifest and add it up."""
+    counts = {"scenes": 0, "refused": 0, "unsized": 0}
+    megapixels = 0.0
+    sample: list[Work] = []
+    chance = random.Random(0)
+
+    def counted() -> Iterator[Work]:
+        nonlocal megapixels
+        for work in works:
+            counts["scenes"] += 1
+            counts["refused"] += bool(work.problem)
+            megapixels += work.megapixels or 0.0
+            if work.megapixels is None and not work.problem:
+                counts["unsized"] += 1
+                if len(sample) < SAMPLE:
+                    sample.append(work)
+                elif (place := chance.randrange(counts["unsized"])) < SAMPLE:
+                    sample[place] = work
+            yield work
+
+    write_manifest(counted(), path)
+    if not counts["scenes"]:
+        raise ManifestError("Nothing was found: check the address, the collection, the box and the dates.")
+    sizes = [size for work in sample if (size := measure(work)) is not None]
+    mean = sum(sizes) / len(sizes) if sizes else 0.0
+    return Plan(counts["scenes"], megapixels + mean * counts["unsized"], counts["unsized"], counts["refused"])
+
+
+def measure_rate(weights: str | Path, options: RestoreOptions) -> float:
+    """Give the megapixels a second that these weights restore here, from one tile, reading and writing aside."""
+    network = Network(load_model(weights), options)
+    tile = np.zeros((1, network.inputs, options.tile, options.tile), np.float32)
+    network.changes(tile)  # the first one also warms up
+    began = time.perf_counter()
+    network.changes(tile)
+    return (options.tile - options.overlap) ** 2 / 1e6 / (time.perf_counter() - began)
+
+
+def _files(url: str) -> Iterator[tuple[str, str]]:
+    """Give rasters with their versions, folder by folder."""
+    if not is_local(url):
+        bucket, prefix = split_url(url)
+        yield from (pair for pair in list_bucket(bucket, prefix) if pair[0].lower().endswith(SUFFIXES))
+        return
+    if not Path(url).is_dir():
+        raise ManifestError(f"{url} is no folder: give a folder, a bucket's prefix, or a STAC API with --collection.")
+    for folder, folders, names in os.walk(os.path.abspath(url)):  # noqa: PTH100
+        folders.sort()
+        yield from ((f"{folder}/{name}", "") for name in sorted(names) if name.lower().endswith(SUFFIXES))

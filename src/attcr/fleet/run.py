@@ -1,0 +1,370 @@
+"""A run: what the manifest asks for, less what is done, through an engine, into the ledger."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import groupby, islice
+from typing import Any, Literal
+
+import numpy as np
+import obstore
+from numpy.typing import NDArray
+from obstore.exceptions import BaseError
+
+from attcr.errors import ConfigError, FleetError, WeightsError
+from attcr.fleet import local
+from attcr.fleet.ledger import (
+    Ledger,
+    Outcome,
+    Summary,
+    contains,
+    quarantined_rows,
+    read_standing,
+    short_key,
+    summarise,
+)
+from attcr.fleet.manifest import ROWS_AT_ONCE, Survey, Work, in_shard, read_manifest, survey
+from attcr.fleet.secrets import hide_secrets
+from attcr.fleet.store import Scratch, Store, open_bucket, split_url, sweep
+from attcr.fleet.unit import Job, SceneWorker, block_key, megapixels_of
+from attcr.restore import RestoreOptions
+from attcr.scenes.io import redact
+from attcr.weights import find_weights
+
+RUN = "run.json"
+
+
+@dataclass(frozen=True)
+class FleetOptions:
+    """How a run is carried out; none of it changes a result."""
+
+    engine: Literal["local", "ray"] = "local"
+    """This process, or actors on Ray."""
+    workers: int = 1
+    """Processes with a network each, on Ray."""
+    threads: int | None = None
+    """Threads of each network; by default 1 on Ray and torch's own choice in this process."""
+    gpus: float = 0
+    """GPUs of each worker, on Ray."""
+    readers: int = 2
+    """Reads ahead of the workers, on Ray."""
+    address: str | None = None
+    """Of the Ray cluster; by default RAY_ADDRESS, else one is started on this machine."""
+    attempts: int = 3
+    """Tries before a scene is quarantined."""
+    shard: tuple[int, int] = (0, 1)
+    """Take part i (from 0) of n, for an array of jobs that know nothing of each other."""
+    split_over: float | None = None
+    """Split scenes of more megapixels into blocks of rows of about as many, for several workers."""
+
+    def __post_init__(self) -> None:
+        index, count = self.shard
+        if not 0 <= index < count:
+            raise ConfigError(f"shard is {index}/{count}; expected i/n with i from 0 to n - 1.")
+        if self.engine not in ("local", "ray"):
+            raise ConfigError(f"engine is {self.engine!r}; expected local or ray.")
+        if self.split_over is not None and self.split_over <= 0:
+            raise ConfigError(f"split_over is {self.split_over} megapixels and must be more than 0.")
+        if self.workers < 1 or self.attempts < 1 or self.readers < 1 or self.gpus < 0 or (self.threads or 1) < 1:
+            raise ConfigError("workers, threads, readers and attempts are at least 1, and gpus at least 0.")
+        if self.engine == "local" and (self.workers > 1 or self.gpus or self.address):
+            raise ConfigError("workers, gpus and address are for --engine ray: the engine local is this process.")
+
+
+@dataclass
+class Tally:
+    """What a run did so far."""
+
+    rows: int = 0
+    """Of the manifest, or of its shard so far."""
+    skipped: int = 0
+    """Done before, by ledger and item."""
+    done: int = 0
+    found: int = 0
+    """Done before, by their item alone."""
+    quarantined: int = 0
+    """In this run or an earlier one."""
+    megapixels: float = 0.0
+    startup_seconds: float = 0.0
+    """Until the first network was loaded."""
+    seconds: float = 0.0
+    """From then on."""
+
+    @property
+    def complete(self) -> bool:
+        """Every scene has its result."""
+        return self.quarantined == 0
+
+    def count(self, outcome: Outcome) -> None:
+        """Take an outcome in."""
+        self.done += outcome.status == "done"
+        self.found += outcome.status == "found"
+        self.quarantined += outcome.status == "quarantined"
+        self.megapixels += outcome.megapixels
+
+
+def run_fleet(
+    manifest: str,
+    out: str,
+    weights: str,
+    *,
+    options: RestoreOptions | None = None,
+    fleet: FleetOptions | None = None,
+    on_outcome: Callable[[Outcome, Tally], None] | None = None,
+    make: Callable[[Job], SceneWorker] = SceneWorker,
+) -> Tally:
+    """Restore every scene of a manifest that is not restored yet, and say what was done.
+
+    `out` is a folder or a bucket's prefix: `items/ID.json` are the STAC items, each the commit of its scene,
+    `scenes/ID/` the rasters, `ledger/` the log. Started again after any kind of end it goes on.
+    """
+    options, fleet = options or RestoreOptions(), fleet or FleetOptions()
+    began = time.perf_counter()
+    store = Store(out)
+    crashed = set(sweep(store.scratch)) if fleet.engine == "local" else set()
+    job = make_job(out, weights, options, fleet)
+    recipe = recipe_of(job.weights_sha256, options)
+    tally = Tally()
+    try:
+        with Scratch(store.scratch) as scratch:
+            ledger = Ledger(store, scratch, recipe)
+            todo = _Todo(manifest, recipe, fleet, store, tally, ledger)
+            todo.crashed = crashed
+            _describe(store, scratch, manifest, todo.about, job, recipe)
+
+            def ready() -> None:
+                nonlocal began
+                tally.startup_seconds = time.perf_counter() - began
+                began = time.perf_counter()
+
+            try:
+                with closing(_engine(todo, job, make, ready, fleet)) as outcomes:
+                    for one in outcomes:
+                        outcome = todo.settle(one)
+                        if outcome is None:
+                            continue
+                        tally.count(outcome)
+                        ledger.add(outcome)
+                        if on_outcome:
+                            on_outcome(outcome, tally)
+            finally:
+                ledger.flush()
+    finally:
+        sweep(store.scratch)
+    tally.seconds = time.perf_counter() - began
+    return tally
+
+
+def make_job(out: str, weights: str, options: RestoreOptions, fleet: FleetOptions) -> Job:
+    """Gather what the workers need; the weights travel with it, so that only this process must see their file."""
+    content = _read(weights)
+    threads = fleet.threads or (1 if fleet.engine == "ray" else 0)
+    return Job(out, content, hashlib.sha256(content).hexdigest(), options, fleet.attempts, threads)
+
+
+def recipe_of(weights_sha256: str, options: RestoreOptions) -> str:
+    """Give a sha256 that stands for weights and options."""
+    return hashlib.sha256(f"{weights_sha256} {options.digest()}".encode()).hexdigest()
+
+
+def _engine(
+    works: Iterator[Work],
+    job: Job,
+    make: Callable[[Job], SceneWorker],
+    ready: Callable[[], None],
+    fleet: FleetOptions,
+) -> Generator[Outcome]:
+    if fleet.engine == "local":
+        return local.run(works, job, make, ready)
+    from attcr.fleet import ray
+
+    cluster = ray.Cluster(fleet.address, fleet.workers, fleet.gpus, fleet.readers)
+    return ray.run(works, job, make, ready, cluster)
+
+
+class _Todo:
+    """The work of a manifest that is still to do, found a batch of rows at a time.
+
+    It may run dry and give more later: the blocks of a split scene are joined when the last of them is restored.
+    """
+
+    def __init__(
+        self, manifest: str, recipe: str, fleet: FleetOptions, store: Store, tally: Tally, ledger: Ledger
+    ) -> None:
+        self._recipe, self._fleet, self._store, self._tally, self._ledger = recipe, fleet, store, tally, ledger
+        self.about = survey(manifest)
+        self.crashed: set[str] = set()
+        """Ids of scenes at which a process on this machine died."""
+        self._standing = read_standing(store)
+        self._items = self._list_items() if self._standing.done.size else np.empty(0, np.int64)
+        self._blocks: dict[str, list[str]] = {}
+        for name in store.names("blocks"):
+            self._blocks.setdefault(name.partition("-")[0], []).append(name)
+        self._split: dict[str, tuple[Work, int]] = {}
+        self._failed: set[str] = set()  # split scenes of which a block was quarantined
+        self._joins: deque[Work] = deque()
+        rows = (work for work in read_manifest(manifest) if in_shard(work, fleet.shard))
+        self._works = self._left(rows)
+
+    def __iter__(self) -> Iterator[Work]:
+        return self
+
+    def __next__(self) -> Work:
+        return self._joins.popleft() if self._joins else next(self._works)
+
+    def settle(self, outcome: Outcome) -> Outcome | None:
+        """Give the outcome as one of a scene, or None while blocks of it are under way or it was told already."""
+        if outcome.work in self._split:
+            work, left = self._split[outcome.work]
+            if outcome.status == "block":
+                self._split[outcome.work] = (work, left - 1)
+                if left == 1:
+                    self._joins.append(replace(work, part=work.parts))
+                return None
+            del self._split[outcome.work]  # joined, found, or one block of it cannot be restored
+            if outcome.status == "quarantined":
+                self._failed.add(outcome.work)
+            else:
+                self._drop_blocks(outcome.work, [block_key(work, part) for part in range(work.parts)])
+        elif outcome.status == "block" or outcome.work in self._failed:
+            return None
+        return outcome
+
+    def _left(self, rows: Iterator[Work]) -> Iterator[Work]:
+        """Give the rows that are neither done nor quarantined."""
+        standing = self._standing
+        seen: set[str] = set()
+        while batch := [work.keyed(self._recipe) for work in islice(rows, ROWS_AT_ONCE)]:
+            self._tally.rows += len(batch)
+            keys = np.array([short_key(work.key) for work in batch], np.uint64)
+            there = contains(self._items, np.array([hash(work.id) for work in batch], np.int64))
+            done = contains(standing.done, keys) & there
+            kept_out = contains(standing.quarantined, keys) & ~done
+            self._tally.skipped += int(done.sum())
+            self._tally.quarantined += int(kept_out.sum())
+            if self._blocks:
+                for i in np.flatnonzero(done):
+                    self._drop_blocks(batch[i].key, [])
+            for i in np.flatnonzero(~done & ~kept_out):
+                work = self._refuse_repeated(batch[i], seen)
+                if work.id not in self.crashed or self._try_after_crash(work):
+                    yield from self._blocks_of(work)
+
+    def _blocks_of(self, work: Work) -> Iterator[Work]:
+        """Give the work, or the blocks that it is split into."""
+        limit = self._fleet.split_over
+        size = megapixels_of(work) if limit and not work.problem else None
+        if not limit or not size or size <= limit:
+            yield work
+            return
+        work = replace(work, parts=math.ceil(size / limit))
+        self._split[work.key] = (work, work.parts)
+        for part in range(work.parts):
+            if work.key in self._split:  # else it was found done, or a block of it failed
+                yield replace(work, part=part)
+
+    def _drop_blocks(self, key: str, known: list[str]) -> None:
+        for block in {*known, *(f"blocks/{name}" for name in self._blocks.pop(key, ()))}:
+            self._store.delete(block)
+
+    def _list_items(self) -> NDArray[np.int64]:
+        """List the items that are there: eight bytes each, and a request for a thousand."""
+        hashes = (hash(name.removesuffix(".json")) for name in self._store.names("items"))
+        return np.sort(np.fromiter(hashes, np.int64))
+
+    def _refuse_repeated(self, work: Work, seen: set[str]) -> Work:
+        if hash(work.id) not in self.about.repeated:
+            return work
+        if work.id not in seen:
+            seen.add(work.id)
+            return work
+        return replace(work, problem=f"The id {work.id!r} occurs more than once in the manifest: make ids unique.")
+
+    def _try_after_crash(self, work: Work) -> bool:
+        """Write a crash down; say whether the scene may be tried again. What kills its process is poison too."""
+        self.crashed.discard(work.id)
+        lost = self._standing.lost.get(short_key(work.key), 0) + 1
+        outcome = Outcome(work.id, work.key, "lost", attempts=lost, error="WorkerDied", message="The process died.")
+        self._ledger.add(outcome)
+        self._ledger.flush()  # before it happens again
+        if lost < self._fleet.attempts:
+            return True
+        self._ledger.add(replace(outcome, status="quarantined", message=f"{lost} processes died at it."))
+        self._tally.quarantined += 1
+        return False
+
+
+@dataclass(frozen=True)
+class Report:
+    """How far the work on an output is."""
+
+    rows: int
+    """Of the manifest that was run last."""
+    summary: Summary
+    left: int
+    seconds_left: float | None
+    """At the rate of late; None where there is none."""
+
+
+def report(out: str) -> Report:
+    """Say how far the last run into an output is, from its ledger."""
+    store = Store(out)
+    about = _about(store)
+    summary = summarise(store, about["recipe"])
+    left = max(about["rows"] - summary.done - sum(summary.quarantined.values()), 0)
+    rate = summary.scenes_per_second
+    return Report(about["rows"], summary, left, left / rate if rate and left else (0.0 if not left else None))
+
+
+def requeue(out: str, classes: Sequence[str]) -> int:
+    """Let the next run try quarantined scenes again whose error is of these classes; say how many."""
+    store = Store(out)
+    _about(store)
+    rows = [row for row in quarantined_rows(store) if row["error"] in classes or "all" in classes]
+    with Scratch(store.scratch) as scratch:
+        for recipe, group in groupby(sorted(rows, key=lambda row: str(row["recipe"])), key=lambda row: row["recipe"]):
+            ledger = Ledger(store, scratch, recipe)
+            for row in group:
+                ledger.add(Outcome(row["id"], row["work"], "requeued"))
+            ledger.flush()
+    return len(rows)
+
+
+def _describe(store: Store, scratch: Scratch, manifest: str, about: Survey, job: Job, recipe: str) -> None:
+    told = {
+        "manifest": redact(manifest),
+        "rows": about.rows,
+        "megapixels": about.megapixels,
+        "recipe": recipe,
+        "weights_sha256": job.weights_sha256,
+        "options": job.options.describe(),
+    }
+    made = scratch.folder / RUN
+    made.write_text(json.dumps(told, indent=2, default=str) + "\n")
+    store.put(made, RUN)
+
+
+def _about(store: Store) -> dict[str, Any]:
+    data = store.read(RUN)
+    if data is None:
+        raise FleetError(f"{store.name} holds no {RUN}: give the output of an `attcr fleet run`.")
+    about: dict[str, Any] = json.loads(data)
+    return about
+
+
+def _read(href: str) -> bytes:
+    """Read weights by anything that `find_weights` takes, or from a bucket."""
+    if "://" not in href or href.startswith(("hf://", "http://", "https://")):
+        return find_weights(href).read_bytes()
+    bucket, key = split_url(href)
+    try:
+        return bytes(obstore.get(open_bucket(bucket), key).bytes())
+    except BaseError as error:
+        raise WeightsError(f"{redact(href)} cannot be read: {hide_secrets(str(error))}") from error

@@ -1,0 +1,46 @@
+"""Keep credentials out of everything that is stored or shown."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from attcr.scenes.io import redact
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
+_GDAL_PATH = re.compile(r"(/vsi[a-z0-9_]+)\?[^\s\"'<>]+")
+_PAIR = re.compile(
+    r"(?i)\b(x-amz-[\w-]+|aws_?access_?key_?id|(?:aws_?)?secret_?access_?key|security-?token|signature(?:provided)?|credential"
+    r"|sig|[\w-]*token|password|passwd|pwd|secret|api-?_?key|sharedkey|accountkey)"
+    r"(\"?\s*[=:>]\s*\"?)[^\s&<>\"',;]+"
+)
+_HEADER = re.compile(r"(?i)\b(authorization)(\s*[:=]\s*)[^\n\"']+|\b(bearer|basic)(\s+)[\w.~+/=-]{8,}")
+_USER = re.compile(r"[^\s/@'\"]+@(?=[\w.\[])")
+_AWS_KEY = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
+_TELLING = ("SECRET", "TOKEN", "PASSWORD", "ACCESS_KEY", "ACCOUNT_KEY", "CREDENTIAL", "SAS")
+_SHORTEST = 8  # a shorter value of an environment variable may be a plain word
+
+
+def hide_secrets(text: str) -> str:
+    """Give a text without signatures, users, passwords, tokens and keys, wherever they stand in it."""
+    text = _URL.sub(lambda match: redact(match.group()), text)
+    text = _GDAL_PATH.sub(r"\1", text)
+    text = _HEADER.sub(lambda match: f"{match[1] or match[3]}{match[2] or match[4]}***", text)
+    text = _PAIR.sub(r"\1\2***", text)
+    text = _AWS_KEY.sub("***", _USER.sub("", text))
+    for name, value in os.environ.items():
+        if len(value) >= _SHORTEST and any(word in name.upper() for word in _TELLING):
+            text = text.replace(value, "***")
+    return text
+
+
+def error_text(error: BaseException) -> tuple[str, str]:
+    """Give an error's class and its message in one line, without secrets.
+
+    The class is that of the first cause: a scene that could not be fetched is told from one that is refused.
+    """
+    first = error
+    while first.__cause__ is not None:
+        first = first.__cause__
+    message = " ".join((str(error) or repr(error)).split())
+    return type(first).__name__, hide_secrets(message)[:1000]

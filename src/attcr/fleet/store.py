@@ -1,0 +1,181 @@
+"""Where results go: a folder, or a bucket through obstore. Files appear whole, commits happen once."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from urllib.parse import urlsplit
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
+from obstore.store import ObjectStore, from_url
+
+from attcr.errors import FleetError
+from attcr.fleet.secrets import hide_secrets
+from attcr.scenes.io import is_local, redact
+
+UPLOAD_PART = 64 << 20
+"""Bytes that go up in one request. Of a larger file killed half way, the bucket's life-cycle rule removes the parts."""
+
+
+class Store:
+    """A folder or a bucket's prefix (s3://, gs://, az://), with the few verbs that a fleet needs."""
+
+    def __init__(self, url: str) -> None:
+        self.name = redact(url)
+        self.root: Path | None = None
+        if is_local(url):
+            self.root = Path(url).absolute()
+            self.scratch = self.root / ".scratch"
+            """Where unfinished files go: for a folder, on its own disk, so that a rename publishes them."""
+            try:
+                self.root.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise FleetError(f"{self.name} cannot be made: {error.strerror}. Choose another folder.") from error
+        else:
+            self._objects = open_bucket(url)
+            self.scratch = Path(tempfile.gettempdir()) / "attcr-fleet"
+
+    def put(self, path: Path, key: str) -> None:
+        """Publish a file of the scratch folder under a key, whole or not at all; it replaces what was there."""
+        if self.root:
+            target = self.root / key
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("rb") as file:
+                os.fsync(file.fileno())  # the item that says that it is there must not outlive it
+            path.replace(target)
+        else:
+            obstore.put(self._objects, key, path, chunk_size=UPLOAD_PART, max_concurrency=4)
+            path.unlink()
+
+    def create(self, path: Path, key: str) -> bool:
+        """Publish a file unless the key is taken; say whether this was the one that did it."""
+        try:
+            if self.root:
+                target = self.root / key
+                try:
+                    os.link(path, target)
+                except FileNotFoundError:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    os.link(path, target)
+            else:
+                obstore.put(self._objects, key, path, mode="create")
+        except (FileExistsError, AlreadyExistsError):
+            return False
+        finally:
+            path.unlink()
+        return True
+
+    def read(self, key: str) -> bytes | None:
+        """Give what is under a key, or None."""
+        try:
+            if self.root:
+                return (self.root / key).read_bytes()
+            return bytes(obstore.get(self._objects, key).bytes())
+        except (FileNotFoundError, NotFoundError):
+            return None
+
+    def exists(self, key: str) -> bool:
+        """Say whether anything is under a key."""
+        if self.root:
+            return (self.root / key).exists()
+        with suppress(NotFoundError):
+            obstore.head(self._objects, key)
+            return True
+        return False
+
+    def delete(self, key: str) -> None:
+        """Remove what is under a key, if anything is."""
+        if self.root:
+            (self.root / key).unlink(missing_ok=True)
+            return
+        with suppress(NotFoundError):
+            obstore.delete(self._objects, key)
+
+    def names(self, folder: str) -> Iterator[str]:
+        """Give the names of the files in a folder, in no order."""
+        if self.root:
+            if (self.root / folder).is_dir():
+                with os.scandir(self.root / folder) as entries:
+                    yield from (entry.name for entry in entries)
+            return
+        for batch in obstore.list(self._objects, folder, chunk_size=1000):
+            yield from (entry["path"].rpartition("/")[2] for entry in batch)
+
+
+def open_bucket(url: str) -> ObjectStore:
+    """Open a bucket's prefix; credentials come from the environment, as obstore finds them."""
+    try:
+        return from_url(redact(url))
+    except (BaseError, ValueError) as error:
+        raise FleetError(f"{redact(url)} cannot be opened: {hide_secrets(str(error))}") from error
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """Give a bucket's address and the key in it: s3://bucket/a/b.tif is s3://bucket and a/b.tif."""
+    parts = urlsplit(redact(url))
+    return f"{parts.scheme}://{parts.netloc}", parts.path.lstrip("/")
+
+
+class Scratch:
+    """A private folder of this process for unfinished files. Those of processes that died are swept away."""
+
+    def __init__(self, root: Path) -> None:
+        sweep(root)
+        while True:
+            root.mkdir(parents=True, exist_ok=True)
+            self.folder = root / uuid.uuid4().hex
+            self._lock = self.folder.with_suffix(".lock")
+            try:
+                self._file = self._lock.open("w")
+            except FileNotFoundError:  # another process swept the empty root in between
+                continue
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            if self._lock.exists():  # else it was swept between opening and locking
+                break
+            self._file.close()
+        self.folder.mkdir()
+
+    def close(self) -> None:
+        """Remove the folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._lock.unlink(missing_ok=True)
+        self._file.close()
+        _remove_empty(self.folder.parent)
+
+    def __enter__(self) -> Scratch:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def sweep(root: Path) -> list[str]:
+    """Remove what dead processes left under a scratch root; give the names of the scenes they were at.
+
+    Each process holds a lock on its own folder, which the system lets go when the process ends, however it ends.
+    """
+    left: list[str] = []
+    for lock in sorted(root.glob("*.lock")):
+        # Else it is alive, or swept by another process just now.
+        with suppress(BlockingIOError, FileNotFoundError), lock.open("r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            folder = lock.with_suffix("")
+            if folder.is_dir():
+                left += [path.name for path in folder.iterdir() if path.is_dir()]
+                shutil.rmtree(folder, ignore_errors=True)
+            lock.unlink(missing_ok=True)
+    _remove_empty(root)
+    return left
+
+
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):  # not empty, or not there
+        folder.rmdir()

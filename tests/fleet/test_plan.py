@@ -1,0 +1,114 @@
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from attcr.errors import ManifestError
+from attcr.fleet.manifest import read_manifest
+from attcr.fleet.plan import Plan, list_prefix, measure_rate, search, write_plan
+from attcr.restore import RestoreOptions
+from fake_fleets import make_scenes, run, stac_item
+from fake_scenes import UTM, make, noise
+
+ITEMS = 5
+
+
+class Api(http.server.BaseHTTPRequestHandler):
+    """A STAC API with five items, two a page."""
+
+    def do_GET(self) -> None:
+        self._answer({})
+
+    def do_POST(self) -> None:
+        self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+    def _answer(self, asked: dict) -> None:
+        here = f"http://{self.headers['Host']}"
+        parts = urlsplit(self.path)
+        if parts.path.rstrip("/") == "":
+            conforms = ["https://api.stacspec.org/v1.0.0/core", "https://api.stacspec.org/v1.0.0/item-search"]
+            links = [{"rel": "search", "href": f"{here}/search", "type": "application/geo+json", "method": "POST"}]
+            links.append({"rel": "root", "href": here})
+            told = {"type": "Catalog", "id": "api", "description": "-", "stac_version": "1.0.0", "links": links}
+            self._send({**told, "conformsTo": conforms})
+            return
+        start = int(asked.get("token") or parse_qs(parts.query).get("token", ["0"])[0])
+        items = [{**stac_item(f"s{i}"), "collection": "c"} for i in range(start, min(start + 2, ITEMS))]
+        after = {"rel": "next", "href": f"{here}/search", "method": "POST", "body": {**asked, "token": start + 2}}
+        links = [after] if start + 2 < ITEMS else []
+        self._send({"type": "FeatureCollection", "features": items, "links": links})
+
+    def _send(self, told: dict) -> None:
+        data = json.dumps(told).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/geo+json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def api() -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Api)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_stac_search_becomes_a_manifest_without_signatures(api: str, tmp_path: Path) -> None:
+    pytest.importorskip("pystac_client")
+    plan = write_plan(search(api, ["c"], None, None), tmp_path / "m.parquet")
+    assert (plan.scenes, plan.estimated, plan.megapixels) == (ITEMS, 0, ITEMS * 0.005)
+    works = list(read_manifest(str(tmp_path / "m.parquet")))
+    assert [work.id for work in works] == [f"s{i}" for i in range(ITEMS)]
+    assert "secret" not in str(works)
+
+
+def test_an_api_that_does_not_answer_is_named_without_its_password(tmp_path: Path) -> None:
+    pytest.importorskip("pystac_client")
+    with pytest.raises(ManifestError, match="cannot be searched") as caught:
+        write_plan(search("http://u:hunter2@127.0.0.1:9", ["c"], None, None), tmp_path / "m.parquet")
+    assert "hunter2" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_becomes_a_manifest_and_band_files_one_scene(tmp_path: Path) -> None:
+    make_scenes(tmp_path / "in", 2, 100)
+    (tmp_path / "in" / "T33UXQ").mkdir()
+    for band in ("B02", "B03", "B04"):
+        make(tmp_path / "in" / "T33UXQ" / f"T33UXQ_{band}.tif", noise("uint16", (1, 50, 50)), **UTM)
+    plan = write_plan(list_prefix(str(tmp_path / "in")), tmp_path / "m.parquet")
+    works = list(read_manifest(str(tmp_path / "m.parquet")))
+    assert [(work.id, len(work.hrefs)) for work in works] == [
+        ("s000_20200101", 1),
+        ("s001_20200101", 1),
+        ("T33UXQ", 3),
+    ]
+    assert plan.megapixels == pytest.approx((2 * 100 * 100 + 50 * 50) / 1e6)
+    assert plan.estimated == 3
+
+
+def test_hours_follow_from_the_rate() -> None:
+    assert Plan(1000, 120_560.0, 0, 0).worker_hours(0.05) == pytest.approx(669.8, abs=0.1)
+
+
+def test_a_rate_is_measured(weights: Path) -> None:
+    assert measure_rate(weights, RestoreOptions(tile=64, overlap=8)) > 0
+
+
+def test_the_command_prints_megapixels_hours_and_cost(tmp_path: Path, weights: Path) -> None:
+    make_scenes(tmp_path / "in", 2, 100)
+    given = (tmp_path / "in", tmp_path / "m.parquet", "--rate", 0.0001, "--price", 2)
+    done = run("plan", *given)
+    assert done.returncode == 0, done.stderr
+    for text in ("2 scenes", "0.0 megapixels", "0.06 machine-hours", "cost 0.11"):
+        assert text in done.stdout, done.stdout
+    assert run("plan", tmp_path / "nowhere", tmp_path / "m.parquet").returncode == 2

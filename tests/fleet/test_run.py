@@ -1,0 +1,397 @@
+"""Runs in this process: done means done, whatever happened before."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rasterio
+
+from attcr.errors import ConfigError, FleetError, WeightsError
+from attcr.fleet.ledger import Ledger, Outcome
+from attcr.fleet.manifest import Work, read_manifest
+from attcr.fleet.run import FleetOptions, make_job, report, requeue, run_fleet
+from attcr.fleet.store import Scratch, Store, sweep
+from attcr.fleet.unit import Job, SceneWorker, _write, with_settings
+from attcr.restore import RestoreOptions
+from fake_fleets import SOURCE, command, completed, contents, environment, item, ledger, make_scenes, run, write_rows
+from fake_scenes import UTM, make, noise, read, serve
+
+OPTIONS = RestoreOptions(tile=64, overlap=8)
+
+
+def test_a_run_writes_rasters_and_items_and_a_second_one_does_nothing(tmp_path: Path, weights: Path) -> None:
+    scenes = make_scenes(tmp_path / "in", 3, 70)
+    out = tmp_path / "out"
+    tally = run_fleet(str(scenes), str(out), str(weights), options=OPTIONS)
+    assert (tally.rows, tally.done, tally.complete) == (3, 3, True)
+    told = item(out, "s000_20200101")
+    restored = (out / "items" / told["assets"]["restored"]["href"]).resolve()
+    assert read(restored).shape == (3, 70, 70)
+    with rasterio.open(restored) as file:
+        assert file.crs == "EPSG:32633"
+    assert (out / "items" / told["assets"]["quality"]["href"]).exists()
+    assert told["links"] == [{"rel": "derived_from", "href": str(tmp_path / "in" / "s000_20200101.tif")}]
+    before = contents(out)
+    again = run_fleet(str(scenes), str(out), str(weights), options=OPTIONS)
+    assert (again.skipped, again.done, again.found) == (3, 0, 0)
+    assert contents(out) == before
+    assert completed(out) == {f"s00{i}_20200101": 1 for i in range(3)}
+    assert not (out / ".scratch").exists()
+
+
+def test_what_the_item_does_not_prove_is_run_again(tmp_path: Path, weights: Path) -> None:
+    scenes = make_scenes(tmp_path / "in", 4)
+    out = tmp_path / "out"
+    run_fleet(str(scenes), str(out), str(weights), options=OPTIONS)
+    before = contents(out)
+    names = [f"s00{i}_20200101" for i in range(4)]
+    (out / "items" / f"{names[0]}.json").unlink()  # its commit is gone
+    make(tmp_path / "in" / f"{names[1]}.tif", noise("uint8", (3, 65, 64), 9), photometric="RGB", **UTM)  # other input
+    shutil.rmtree(out / "ledger")  # the log is gone, the items are not
+    (out / "items" / f"{names[2]}.json").write_text("")  # cut short by a crash of the machine
+    tally = run_fleet(str(scenes), str(out), str(weights), options=OPTIONS)
+    assert (tally.done, tally.found, tally.skipped) == (3, 1, 0)
+    after = contents(out)
+    changed = {Path(name).name.split("_")[0] for name in before if before[name] != after.get(name)}
+    assert changed == {"s001"}
+    other = run_fleet(str(scenes), str(out), str(weights), options=replace(OPTIONS, overlap=16))
+    assert other.done == 4
+
+
+def test_a_ledger_row_tells_all_that_is_asked_for(tmp_path: Path, weights: Path) -> None:
+    out = tmp_path / "out"
+    run_fleet(str(make_scenes(tmp_path / "in", 1)), str(out), str(weights), options=OPTIONS)
+    (row,) = ledger(out)
+    assert row["status"] == "done"
+    assert row["seconds"] > 0
+    assert row["megapixels"] == 64 * 64 / 1e6
+    assert row["attempts"] == 1
+    assert row["worker"].endswith(f":{os.getpid()}")
+    assert row["work"] == item(out, row["id"])["properties"]["attcr:work"]
+
+
+def test_two_runs_at_once_leave_each_scene_done_once(tmp_path: Path, weights: Path) -> None:
+    scenes = make_scenes(tmp_path / "in", 6)
+    out = tmp_path / "out"
+    arguments = command("run", scenes, out, "--weights", weights, "--set", "tile=64", "--set", "overlap=8")
+    both = [subprocess.Popen(arguments, env=environment(), stdout=subprocess.DEVNULL) for _ in range(2)]
+    assert [process.wait(300) for process in both] == [0, 0]
+    done = [row["id"] for row in ledger(out) if row["status"] == "done"]
+    assert sorted(done) == [f"s00{i}_20200101" for i in range(6)]
+    assert not (out / ".scratch").exists()
+
+
+def test_of_two_workers_at_one_scene_the_second_finds_it_done(tmp_path: Path, weights: Path) -> None:
+    scenes = make_scenes(tmp_path / "in", 1)
+    job = make_job(str(tmp_path / "out"), str(weights), OPTIONS, FleetOptions())
+    (work,) = (work.keyed("r") for work in read_manifest(str(scenes)))
+    with SceneWorker(job) as first, SceneWorker(job) as second:
+        publish = second.publish
+
+        def late(work: Work, path: Path) -> bool:
+            assert first.run(work).status == "done"
+            return publish(work, path)
+
+        second.publish = late  # type: ignore[method-assign]
+        assert second.run(work).status == "found"
+
+
+def test_shards_do_all_of_it(tmp_path: Path, weights: Path) -> None:
+    scenes = make_scenes(tmp_path / "in", 5)
+    out = tmp_path / "out"
+    for index in range(2):
+        run_fleet(str(scenes), str(out), str(weights), options=OPTIONS, fleet=FleetOptions(shard=(index, 2)))
+    assert completed(out) == {f"s00{i}_20200101": 1 for i in range(5)}
+    assert report(str(out)).left == 0
+
+
+def test_a_scene_in_blocks_goes_on_where_it_was_and_leaves_none(tmp_path: Path, weights: Path) -> None:
+    scenes = make_scenes(tmp_path / "in", 1, 300)
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    run_fleet(str(scenes), str(whole), str(weights), options=OPTIONS)
+    fleet = FleetOptions(split_over=0.03)
+
+    class Stopped(SceneWorker):
+        def restore(self, work: Work, fetched: object) -> float | None:
+            if work.part == 2:
+                raise KeyboardInterrupt
+            return super().restore(work, fetched)  # type: ignore[arg-type]
+
+    with pytest.raises(KeyboardInterrupt):
+        run_fleet(str(scenes), str(out), str(weights), options=OPTIONS, fleet=fleet, make=Stopped)
+    blocks = {path: path.stat().st_mtime_ns for path in (out / "blocks").iterdir()}
+    assert len(blocks) == 2
+
+    class Watched(SceneWorker):
+        def restore(self, work: Work, fetched: object) -> float | None:
+            if work.part == work.parts:
+                assert blocks.items() <= {p: p.stat().st_mtime_ns for p in (out / "blocks").iterdir()}.items()
+            return super().restore(work, fetched)  # type: ignore[arg-type]
+
+    assert run_fleet(str(scenes), str(out), str(weights), options=OPTIONS, fleet=fleet, make=Watched).done == 1
+    assert contents(out) == contents(whole)
+    (out / "blocks" / f"{item(out, 's000_20200101')['properties']['attcr:work']}-0-3.zip").touch()  # a late one
+    assert run_fleet(str(scenes), str(out), str(weights), options=OPTIONS, fleet=fleet).skipped == 1
+    assert contents(out) == contents(whole)
+
+
+MALFORMED = 20
+
+
+def malformed_rows(folder: Path) -> list[dict[str, object]]:
+    """Rows that cannot be restored, each for a reason of its own."""
+    folder.mkdir()
+    whole = make(folder / "whole.tif", noise("uint8", (3, 64, 64)), photometric="RGB").read_bytes()
+    contents = {
+        "truncated.tif": whole[:3000],
+        "magic.tif": bytes(16) + whole[16:],
+        "empty.tif": b"",
+        "text.tif": b"this is no raster",
+        "html.tif": b"<!DOCTYPE html><html><body>404</body></html>",
+        "none.json": json.dumps({"type": "FeatureCollection", "features": []}).encode(),
+        "program.tif": b"\x7fELF\x02\x01\x01" + bytes(200),
+    }
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    make(folder / "complex.tif", np.zeros((3, 9, 9), np.complex64))
+    make(folder / "one.tif", noise("uint8", (1, 9, 9)))
+    make(folder / "seven.tif", noise("uint16", (7, 9, 9)))
+    make(folder / "unknown.tif", noise("uint16", (3, 9, 9)))
+    (folder / "dangling.tif").symlink_to("nowhere")
+    (folder / "hollow").mkdir()
+    names = [*contents, "complex.tif", "one.tif", "seven.tif", "unknown.tif", "dangling.tif", "hollow", "absent.tif"]
+    rows: list[dict[str, object]] = [{"id": f"bad_{Path(n).stem}", "hrefs": [str(folder / n)]} for n in names]
+    good = [str(folder / "whole.tif")]
+    rows += [
+        {"id": "../../escaped", "hrefs": good},
+        {"id": "bad_no_href", "hrefs": []},
+        {"id": "bad_options", "hrefs": good, "options": "{not json"},
+        {"id": "bad_option", "hrefs": good, "options": '{"tyle": 64}'},
+        {"id": "bad_type", "hrefs": good, "options": '{"tile": "big"}'},
+        {"id": "bad_server", "hrefs": ["http://127.0.0.1:9/a.tif"]},
+    ]
+    return [{"options": None, **row} for row in rows]
+
+
+def test_of_200_scenes_20_are_malformed_and_the_others_come_out(tmp_path: Path, weights: Path) -> None:
+    make_scenes(tmp_path / "in", 180, 16)
+    bad = malformed_rows(tmp_path / "bad")
+    assert len(bad) == MALFORMED
+    good = [{"id": path.stem, "hrefs": [str(path)], "options": None} for path in sorted((tmp_path / "in").iterdir())]
+    manifest = write_rows(
+        tmp_path / "m.parquet", [row for i in range(20) for row in (bad[i], *good[i * 9 : i * 9 + 9])]
+    )
+    out = tmp_path / "deep" / "out"
+    done = run("run", manifest, out, "--weights", weights, "--set", "tile=64", "--set", "overlap=8", "--attempts", 2)
+    assert done.returncode == 3, done.stderr
+    assert len(list((out / "items").iterdir())) == 180
+    rows = [row for row in ledger(out) if row["status"] == "quarantined"]
+    assert len(rows) == 20
+    assert all(row["error"] and row["message"] for row in rows)
+    kinds = {str(row["id"]): row["error"] for row in rows}
+    assert kinds["bad_one"] == "SceneError"
+    assert kinds["bad_option"] == "ConfigError"
+    assert kinds["../../escaped"] == kinds["bad_no_href"] == "ManifestError"
+    assert len(set(kinds.values())) > 4
+    assert all(row["attempts"] == 2 for row in rows if row["error"] != "ManifestError")
+    assert {path.name for path in tmp_path.iterdir()} == {"in", "bad", "m.parquet", "deep"}
+    assert {path.name for path in (tmp_path / "deep").iterdir()} == {"out"}
+    assert {path.name for path in out.iterdir()} == {"items", "scenes", "ledger", "run.json"}
+    status = run("status", out)
+    assert "180 of 200 scenes done, 20 quarantined, 0 left" in status.stdout
+    assert "ManifestError" in status.stdout
+
+
+def test_quarantined_scenes_wait_for_a_retry(tmp_path: Path, weights: Path) -> None:
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "in" / "a.tif"
+    manifest = write_rows(tmp_path / "m.parquet", [{"id": "a", "hrefs": [str(path)], "version": "1"}])
+    out = tmp_path / "out"
+
+    def go() -> tuple[int, int]:
+        tally = run_fleet(str(manifest), str(out), str(weights), options=OPTIONS)
+        return tally.done, tally.quarantined
+
+    assert go() == (0, 1)
+    make(path, noise("uint8", (3, 64, 64)), photometric="RGB", **UTM)
+    assert go() == (0, 1)  # it is not tried again by itself
+    assert report(str(out)).summary.quarantined == {"SceneError": 1}
+    assert requeue(str(out), ["TimeoutError"]) == 0
+    assert requeue(str(out), ["SceneError"]) == 1
+    assert report(str(out)).left == 1
+    assert go() == (1, 0)
+    assert report(str(out)).summary.quarantined == {}
+
+
+def test_an_id_that_occurs_twice_is_run_once(tmp_path: Path, weights: Path) -> None:
+    make_scenes(tmp_path / "in", 2)
+    rows = [{"id": "same", "hrefs": [str(path)]} for path in sorted((tmp_path / "in").iterdir())]
+    tally = run_fleet(
+        str(write_rows(tmp_path / "m.parquet", rows)), str(tmp_path / "out"), str(weights), options=OPTIONS
+    )
+    assert (tally.done, tally.quarantined) == (1, 1)
+
+
+class Deadly(SceneWorker):
+    """A worker that one scene kills."""
+
+    def restore(self, work: Work, fetched: object) -> float | None:
+        if work.id == "s001_20200101":
+            (self.scratch.folder / work.id).mkdir()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().restore(work, fetched)  # type: ignore[arg-type]
+
+
+def test_a_scene_that_kills_its_process_is_quarantined_in_the_end(tmp_path: Path, weights: Path) -> None:
+    scenes, out = make_scenes(tmp_path / "in", 3), tmp_path / "out"
+    fleet = FleetOptions(attempts=2)
+    code = (
+        "import sys; from test_run import *; run_fleet(*sys.argv[1:], options=OPTIONS, "
+        "fleet=FleetOptions(attempts=2), make=Deadly)"
+    )
+    paths = os.pathsep.join([str(SOURCE), str(Path(__file__).parent), str(Path(__file__).parents[1])])
+    for _ in range(2):
+        child = subprocess.run([sys.executable, "-c", code, scenes, out, weights], env=environment(PYTHONPATH=paths))
+        assert child.returncode == -signal.SIGKILL
+    tally = run_fleet(str(scenes), str(out), str(weights), options=OPTIONS, fleet=fleet, make=Deadly)
+    assert (tally.done + tally.found + tally.skipped, tally.quarantined) == (2, 1)
+    assert report(str(out)).summary.quarantined == {"WorkerDied": 1}
+    assert not (out / ".scratch").exists()
+
+
+def test_credentials_are_stored_and_shown_nowhere(tmp_path: Path, weights: Path) -> None:
+    (tmp_path / "served").mkdir()
+    make(tmp_path / "served" / "a.tif", noise("uint8", (3, 64, 64)), photometric="RGB", **UTM)
+    make(tmp_path / "served" / "mask.tif", np.ones((1, 64, 64), np.uint8), **UTM)
+    with serve(tmp_path / "served") as address:
+        signature = "X-Amz-Credential=AKIAHUNTER2HUNTER2&X-Amz-Signature=hunter2&sig=hunter2&se=hunter2"
+        signed = f"{address}/a.tif?{signature}"
+        mask = json.dumps({"mask": f"/vsicurl/{address}/mask.tif?{signature}"})
+        user = address.replace("://", "://hunter2:hunter2@")
+        rows = [
+            {"id": "fetched", "hrefs": [signed], "options": None},
+            {"id": "in_place", "hrefs": [f"/vsicurl/{signed}"], "options": None},
+            {"id": "masked", "hrefs": [signed], "options": mask},
+            {"id": "absent", "hrefs": [f"{address}/no.tif?{signature}"], "options": None},
+            {"id": "absent_in_place", "hrefs": [f"/vsicurl/{user}/no.tif?{signature}"], "options": None},
+            {"id": "lost_mask", "hrefs": [signed], "options": mask.replace("mask.tif", "no.tif")},
+            {"id": f"https://u:hunter2@h/x?{signature}", "hrefs": [signed], "options": None},
+            {"id": "option", "hrefs": [signed], "options": json.dumps({f"{user}?{signature}": 1})},
+        ]
+        manifest = write_rows(tmp_path / "m.parquet", rows)
+        out = tmp_path / "out"
+        arguments = ("run", manifest, out, "--weights", weights, "--set", "tile=64", "--set", "overlap=8")
+        done = run(*arguments, "--attempts", 1, AWS_SECRET_ACCESS_KEY="envhunter2")
+    assert done.returncode == 3, done.stderr
+    assert completed(out) == {"fetched": 1, "in_place": 1, "masked": 1}
+    everything = {str(path): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    rows_told = json.dumps(ledger(out), default=str)
+    assert "hunter2" not in (done.stdout + done.stderr + rows_told).lower()
+    assert [name for name, data in everything.items() if b"hunter2" in data.lower()] == []
+    told = item(out, "fetched")
+    assert told["links"][0]["href"] == f"{address}/a.tif"
+    assert str(tmp_path) not in json.dumps(told)
+
+
+def test_a_fetched_file_stays_in_its_folder(tmp_path: Path) -> None:
+    made = _write("s3://bucket/../../../x/./y.tif", b"x", tmp_path / "in")
+    assert Path(made).resolve() == (tmp_path / "in" / "bucket" / "x" / "y.tif").resolve()
+
+
+def test_a_stac_item_is_restored_with_the_bands_that_are_named(tmp_path: Path, weights: Path) -> None:
+    (tmp_path / "served").mkdir()
+    with serve(tmp_path / "served") as address:
+        assets = {}
+        for name in ("red", "green", "blue", "nir"):
+            make(tmp_path / "served" / f"{name}.tif", noise("uint8", (1, 64, 64)), **UTM)
+            assets[name] = {"href": f"{address}/{name}.tif?sig=1", "type": "image/tiff", "bands": [{"name": name}]}
+        (tmp_path / "served" / "nir.tif").unlink()  # it is not needed
+        properties = {"datetime": "2021-05-06T07:08:09Z"}
+        known = {"type": "Feature", "stac_version": "1.1.0", "id": "scene", "geometry": None, "links": []}
+        (tmp_path / "items.ndjson").write_text(json.dumps({**known, "properties": properties, "assets": assets}))
+        out = tmp_path / "out"
+        options = replace(OPTIONS, bands=("red", "green", "blue"))
+        tally = run_fleet(str(tmp_path / "items.ndjson"), str(out), str(weights), options=options)
+    assert tally.done == 1, ledger(out)
+    assert item(out, "scene")["properties"]["datetime"] == "2021-05-06T07:08:09Z"
+    assert "sig" not in json.dumps(item(out, "scene"))
+
+
+def test_scratch_of_the_living_stays_and_of_the_dead_goes(tmp_path: Path) -> None:
+    alive = Scratch(tmp_path / "s")
+    child = os.fork()
+    if not child:
+        dead = Scratch(tmp_path / "s")
+        (dead.folder / "scene").mkdir()
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert sweep(tmp_path / "s") == ["scene"]
+    assert [path.name for path in (tmp_path / "s").iterdir() if path.is_dir()] == [alive.folder.name]
+    alive.close()
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_key_is_created_once(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "out"))
+    with Scratch(store.scratch) as scratch:
+        for expected, text in ((True, "first"), (False, "second")):
+            made = scratch.folder / "made"
+            made.write_text(text)
+            assert store.create(made, "items/a.json") is expected
+            assert not made.exists()
+    assert store.read("items/a.json") == b"first"
+    assert list(store.names("items")) == ["a.json"]
+    store.delete("items/a.json")
+    store.delete("items/a.json")
+    assert store.read("items/a.json") is None
+
+
+def test_a_ledger_is_on_disk_within_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(str(tmp_path / "out"))
+    with Scratch(store.scratch) as scratch:
+        log = Ledger(store, scratch, "r")
+        log.add(Outcome("a", "0" * 64, "done"))
+        assert ledger(tmp_path / "out") == []
+        now = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: now + 3)
+        log.add(Outcome("b", "1" * 64, "done"))
+    assert [row["id"] for row in ledger(tmp_path / "out")] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"engine": "dask"}, {"shard": (2, 2)}, {"attempts": 0}, {"workers": 2}, {"engine": "ray", "workers": 0}]
+)
+def test_options_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        FleetOptions(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [{"tile": "7"}, {"tile": True}, {"colour": 1}, {"confidence": 1}, {"nodata": "x"}])
+def test_settings_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        with_settings(RestoreOptions(), wrong)
+
+
+def test_settings_take_the_place_of_options() -> None:
+    settings = {"bands": "B04,B03,B02", "nodata": 0, "confidence": True, "sensor": "rgb8", "tile": 128}
+    options = with_settings(RestoreOptions(), settings)
+    assert options.bands == ("B04", "B03", "B02")
+    assert (options.nodata, options.confidence, options.sensor, options.tile) == (0, True, "rgb8", 128)
+
+
+def test_what_is_missing_is_said(tmp_path: Path, weights: Path) -> None:
+    with pytest.raises(FleetError, match=r"run\.json"):
+        report(str(tmp_path))
+    with pytest.raises(WeightsError, match="no such file"):
+        run_fleet("x.txt", str(tmp_path / "out"), str(tmp_path / "no.safetensors"))
+    job = Job(str(tmp_path / "out"), b"broken", "", OPTIONS)
+    with pytest.raises(WeightsError):
+        SceneWorker(job)

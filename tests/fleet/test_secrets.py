@@ -1,0 +1,46 @@
+import pytest
+
+from attcr.fleet.secrets import error_text, hide_secrets
+from attcr.scenes.io import redact
+
+LEAKS = [
+    "https://host/a.tif?X-Amz-Credential=hunter2&X-Amz-Signature=hunter2",
+    "https://acct.blob.core.windows.net/c/a.tif?sv=2020&se=2030&sig=hunter2 cannot be read",
+    "s3://user:hunter2@bucket/key",
+    "/vsicurl/https://user:hunter2@host/a.tif?token=hunter2",
+    "/vsicurl?header.Authorization=hunter2&url=https%3A%2F%2Fhost",
+    "scl=https://user:hunter2@host/scl.tif#hunter2",
+    "Authorization: AWS4-HMAC-SHA256 Credential=hunter2/2024, Signature=hunter2",
+    "Bearer hunter2hunter2",
+    "<Error><AWSAccessKeyId>hunter2</AWSAccessKeyId><SignatureProvided>hunter2</SignatureProvided></Error>",
+    '{"aws_secret_access_key": "hunter2"}',
+    "aws_session_token = hunter2",
+    "x-amz-security-token: hunter2",
+    "password=hunter2;",
+]
+
+
+@pytest.mark.parametrize("text", LEAKS)
+def test_no_secret_is_left(text: str) -> None:
+    assert "hunter2" not in hide_secrets(text)
+
+
+def test_keys_are_known_by_their_form_and_the_environment_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
+    assert hide_secrets("key AKIAIOSFODNN7EXAMPLE and wJalrXUtnFEMI") == "key *** and ***"
+
+
+@pytest.mark.parametrize("text", ["/data/a?b#c.tif cannot be read", "The tile is 7 pixels", "sentinel-2 L2A N0400"])
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert hide_secrets(text) == text
+
+
+@pytest.mark.parametrize("text", LEAKS[:6])
+def test_an_address_is_redacted(text: str) -> None:
+    assert "hunter2" not in redact(text.split(" ")[0])
+
+
+def test_an_errors_class_is_that_of_its_first_cause() -> None:
+    error = ValueError("https://u:hunter2@h/x?sig=hunter2\ncannot be read")
+    error.__cause__ = TimeoutError("slow")
+    assert error_text(error) == ("TimeoutError", "https://h/x cannot be read")
