@@ -25,6 +25,8 @@ from fake_scenes import UTM, make, noise, serve
 ray = pytest.importorskip("ray")
 psutil = pytest.importorskip("psutil")
 
+pytestmark = pytest.mark.slow  # TODO: into CI when they have passed on a quiet machine; none was to be had yet
+
 OPTIONS = RestoreOptions(tile=64, overlap=8)
 SETTINGS = ("--set", "tile=64", "--set", "overlap=8")
 NODE = {"num_cpus": 8, "object_store_memory": 80 << 20}
@@ -159,7 +161,6 @@ def large_trial(machines: Machines, weights: Path, tmp_path_factory: pytest.Temp
     return Trial(tmp_path_factory.mktemp("large"), weights, machines, 40)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("kind", ["worker", "node", "driver"])
 def test_40_scenes_killed_20_times(large_trial: Trial, kind: str, seed: int) -> None:

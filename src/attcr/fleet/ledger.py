@@ -109,7 +109,7 @@ def short_key(work: str) -> int:
     return int(work[:16], 16)
 
 
-def contains(keys: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.bool_]:
+def contains(keys: NDArray[Any], wanted: NDArray[Any]) -> NDArray[np.bool_]:
     """Say which of the wanted keys are among the sorted ones."""
     if not keys.size:
         return np.zeros(wanted.shape, bool)

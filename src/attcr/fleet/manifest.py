@@ -90,7 +90,8 @@ class Survey:
 def survey(source: str) -> Survey:
     """Count a manifest's rows and find ids that occur twice; eight bytes a row are held."""
     hashes: list[np.ndarray[Any, Any]] = []
-    megapixels, unsized, batch = 0.0, 0, []
+    batch: list[int] = []
+    megapixels, unsized = 0.0, 0
     for work in read_manifest(source):
         batch.append(hash(work.id))
         unsized += work.megapixels is None

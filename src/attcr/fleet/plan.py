@@ -50,7 +50,9 @@ def search(url: str, collections: Sequence[str], bbox: Sequence[float] | None, d
     except ImportError:
         raise MissingExtraError("pystac-client", "fleet") from None
     try:
-        found = Client.open(url).search(collections=list(collections), bbox=bbox, datetime=datetime)
+        found = Client.open(url).search(
+            collections=list(collections), bbox=list(bbox) if bbox else None, datetime=datetime
+        )
         yield from (work_of_item(item, redact(url)) for item in found.items_as_dicts())
     except (APIError, OSError, ValueError, NotImplementedError) as error:
         raise ManifestError(f"{redact(url)} cannot be searched: {hide_secrets(str(error))}") from error

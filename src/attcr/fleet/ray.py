@@ -103,10 +103,11 @@ class _Pool:
         self._shared = ray.put(job)
         self._make = make
         threads = max(job.threads, 1)
-        self._remote = ray.remote(_Actor).options(
+        remote: Any = ray.remote  # its types know nothing of options
+        self._remote = remote(_Actor).options(
             num_cpus=threads, num_gpus=cluster.gpus, max_restarts=0, scheduling_strategy="SPREAD"
         )
-        self._reader = ray.remote(_fetch).options(num_cpus=1, max_retries=2)
+        self._reader = remote(_fetch).options(num_cpus=1, max_retries=2)
         self._starting: dict[Any, Any] = {}
         self._members: list[_Member] = []
         self._calls: dict[Any, tuple[_Member, _Call]] = {}
@@ -241,7 +242,7 @@ def run(
 
 
 def _connect(cluster: Cluster, job: Job) -> None:
-    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     address = cluster.address or os.environ.get("RAY_ADDRESS")
     try:
         if address:
@@ -249,6 +250,7 @@ def _connect(cluster: Cluster, job: Job) -> None:
             return
         # With as many logical CPUs as a small machine has, readers and actors can wait for each other for ever.
         needed = cluster.workers * max(job.threads, 1) + cluster.readers + 1
-        ray.init(num_cpus=max(8, needed, os.cpu_count() or 1), include_dashboard=False, **quiet)
+        cpus = max(8, needed, os.cpu_count() or 1)
+        ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)  # whatever else runs here
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise FleetError(f"Ray cannot be reached at {address or 'this machine'}: {error}") from error

@@ -354,7 +354,9 @@ def with_settings(options: RestoreOptions, settings: Mapping[str, Any]) -> Resto
             raise ConfigError(f"There is no option {name!r}; expected one of {', '.join(known)}.")
         if name == "bands" and value is not None:
             value = tuple(str(band) for band in (value.split(",") if isinstance(value, str) else value))
-        expected = {"int": int, "float | None": (int, float), "bool": bool}.get(str(known[name].type), (str, tuple))
+        expected: Any = {"int": int, "float | None": (int, float), "bool": bool}.get(
+            str(known[name].type), (str, tuple)
+        )
         if value is not None and (not isinstance(value, expected) or (expected is int and isinstance(value, bool))):
             raise ConfigError(f"The option {name} is {value!r}; expected {known[name].type}.")
         changed[name] = value

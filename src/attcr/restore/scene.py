@@ -443,7 +443,7 @@ class _Rows:
     layers: dict[str, Array]
     """Layer to (C, rows, W)."""
     preview: Array
-    pixels: NDArray[np.int64]
+    pixels: Array
     """Pixels of each quality class."""
 
 
