@@ -1,4 +1,4 @@
-"""Put a trained network into the package: weights in bfloat16, its line in the table, model card and STAC item.
+"""Put a trained network into the package: weights in float16, its line in the table, model card and STAC item.
 
     python benchmarks/publish.py NAME WEIGHTS REPORT...    reports are folders of attcr evaluate
 
@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pystac
-import torch
 from pystac.extensions.mlm import (
-    DataType,
     Hyperparameters,
     InputStructure,
     MLMExtension,
@@ -30,6 +28,7 @@ from pystac.extensions.mlm import (
     ValueScaling,
     ValueScalingType,
 )
+from pystac.extensions.raster import DataType
 
 from attcr.weights import Published, load_model, published, read_metadata, save_model
 
@@ -55,7 +54,7 @@ WORDS = {
         "RICE2 train list without near-duplicates of test (shipped split, see docs/data.md)",
         (
             "measuring surfaces: what is under thick cloud is plausible, not observed",
-            "true-colour scenes far from Landsat's false colour: use rgb-thin",
+            "true-colour scenes: it was trained on false colour and shifts their tones",
             "finding what changed between dates: the cloudy and the clear image of a pair are days apart",
         ),
     ),
@@ -78,7 +77,7 @@ def main(name: str, weights: str, reports: list[str]) -> None:
     words, model = WORDS[name], load_model(weights)
     provenance = json.loads(read_metadata(weights)["provenance"])
     target = FOLDER / f"{name}.safetensors"
-    digest = save_model(model.to(torch.bfloat16), target, provenance=provenance)
+    digest = save_model(model.half(), target, provenance=provenance)
     read = [json.loads(Path(report, "report.json").read_text()) for report in reports]
     entry: dict[str, Any] = {
         "sha256": digest,
@@ -146,7 +145,7 @@ def _card(entry: Published, reports: list[dict[str, Any]]) -> str:
         f"| trained on | {entry.data} |",
         f"| training | {entry.training} |",
         f"| network | ATT-CR, dim {entry.config.dim}, scales {entry.config.scales} |",
-        f"| file | {entry.bytes:,} bytes, bfloat16, sha256 `{entry.sha256}` |",
+        f"| file | {entry.bytes:,} bytes, float16, sha256 `{entry.sha256}` |",
         f"| licence | {entry.licence} |",
         f"| code | commit {entry.commit} |",
         "",

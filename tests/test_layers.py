@@ -14,7 +14,7 @@ LAYERS = [
     {"model", "data", "viz"},
     {"weights", "complexity", "ablations", "gates"},
     {"restore", "evaluate", "export"},
-    {"fleet", "train", "serve", "xarray", "demo"},
+    {"fleet", "train", "serve", "xarray"},
     {"cli"},
     {"__main__"},
 ]

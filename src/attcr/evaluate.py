@@ -151,14 +151,14 @@ def method_from_weights(source: str | os.PathLike[str], *, device: str = "cpu") 
             restored: Tensor = model(pair["cloudy"][None].to(device))[0]
         return restored.float().cpu()
 
-    source = {
+    made_of = {
         "weights": file.name,
         "sha256": file_sha256(file),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "config": asdict(model.config),
         "device": device,
     }
-    return Method(file.stem, restore, source)
+    return Method(file.stem, restore, made_of)
 
 
 def method_from_predictions(folder: str | os.PathLike[str], benchmark: Benchmark) -> Method:

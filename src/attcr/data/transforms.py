@@ -66,13 +66,18 @@ def turn_pair(cloudy: Tensor, clear: Tensor, *, generator: torch.Generator) -> t
 
 
 def retone(image: Tensor, *, generator: torch.Generator) -> Tensor:
-    """Give an image (C, H, W) in [0, 1] other tones: one gamma, and a gain for each band.
+    """Give an image (C, H, W) in [0, 1] other tones: bands in any order, each with its own gamma, gain and lift.
 
     The tones of a picture are its product's more than the ground's; cloud put on afterwards stays white.
     """
-    gamma, common = (_between(low, high, generator) for low, high in ((0.7, 1.4), (0.75, 1.35)))
-    gains = torch.tensor([common * _between(0.9, 1.1, generator) for _ in range(len(image))])
-    return (gains[:, None, None] * image.clamp_min(0) ** gamma).clamp_(max=1)
+    image = image[torch.randperm(len(image), generator=generator)] if _draw(2, generator) else image
+    common, contrast = _between(0.6, 1.6, generator), _between(0.6, 1.5, generator)
+    gammas, gains, lifts = (
+        torch.tensor([_between(low, high, generator) for _ in image])[:, None, None]
+        for low, high in ((0.85, 1.2), (0.75, 1.35), (0.02, 0.2))
+    )
+    toned = common * gains * image.clamp_min(0) ** (contrast * gammas)
+    return (toned * (1 - lifts) + lifts - 0.02).clamp_(0, 1)
 
 
 class Chain:

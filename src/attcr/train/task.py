@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -74,7 +75,9 @@ class RestorationTask(pl.LightningModule):
             for module in self.network.modules():
                 if isinstance(module, Block):
                     _recompute(module)
-        self.loss = {"l1": F.l1_loss, "mse": F.mse_loss, "log-mse": _log_mse}[loss]
+        losses: dict[str, Callable[[Tensor, Tensor], Tensor]]
+        losses = {"l1": F.l1_loss, "mse": F.mse_loss, "log-mse": _log_mse}
+        self.loss = losses[loss]
         self.lr, self.betas, self.weight_decay = lr, betas, weight_decay
         self.schedule, self.flat, self.min_lr, self.milestones = schedule, flat, min_lr, tuple(milestones)
         self.warmup_steps = warmup_steps
