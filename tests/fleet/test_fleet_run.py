@@ -254,7 +254,7 @@ def test_a_scene_that_kills_its_process_is_quarantined_in_the_end(tmp_path: Path
     scenes, out = make_scenes(tmp_path / "in", 3), tmp_path / "out"
     fleet = FleetOptions(attempts=2)
     code = (
-        "import sys; from test_run import *; run_fleet(*sys.argv[1:], options=OPTIONS, "
+        "import sys; from test_fleet_run import *; run_fleet(*sys.argv[1:], options=OPTIONS, "
         "fleet=FleetOptions(attempts=2), make=Deadly)"
     )
     paths = os.pathsep.join([str(SOURCE), str(Path(__file__).parent), str(Path(__file__).parents[1])])
