@@ -115,7 +115,6 @@ def test_a_scene_on_a_server_is_read_where_it_is_and_its_signature_is_told_to_no
     assert "secret" not in missing.stderr
 
 
-@pytest.mark.slow  # TODO: into CI together with tests/fleet/test_s3.py
 def test_a_scene_in_a_bucket_is_restored(tmp_path: Path, weights: Path, s3: str) -> None:
     obstore = pytest.importorskip("obstore")
     from obstore.store import from_url

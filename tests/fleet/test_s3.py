@@ -13,8 +13,6 @@ from attcr.fleet.store import Scratch, Store
 from attcr.restore import RestoreOptions
 from fake_fleets import bucket_contents, completed, ledger, make_scenes
 
-pytestmark = pytest.mark.slow  # TODO: into CI when they have passed on a quiet machine; none was to be had yet
-
 OPTIONS = RestoreOptions(tile=64, overlap=8)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import glob
 import hashlib
+import io
 import json
 import os
 import re
@@ -333,7 +334,31 @@ def _open(source: str) -> IO[bytes]:
     if is_local(source):
         return Path(source).open("rb")
     bucket, key = split_url(source)
-    return obstore.open_reader(open_bucket(bucket), key)  # type: ignore[return-value]  # it has read, seek and tell
+    return io.BufferedReader(_Reader(obstore.open_reader(open_bucket(bucket), key)), _CHUNK)
+
+
+class _Reader(io.RawIOBase):
+    """An object of a bucket as a file of Python's, which pyarrow asks for."""
+
+    def __init__(self, file: obstore.ReadableFile) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = bytes(self._file.read(len(buffer)))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
 
 
 def _resolve(href: str, folder: str = "") -> str:
