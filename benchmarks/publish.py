@@ -12,7 +12,7 @@ del sys.path[0]  # benchmarks/operator.py would hide the standard library's
 import json
 import subprocess
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,7 @@ def main(name: str, weights: str, reports: list[str]) -> None:
         "training": provenance.get("training", _training(provenance)),
         "limits": words.limits,
         "licence": "Apache-2.0",
-        "commit": subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip(),
+        "commit": _git("rev-parse", "HEAD"),
     }
     path = FOLDER / "table.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), name: entry}, indent=2) + "\n")
@@ -99,6 +99,10 @@ def main(name: str, weights: str, reports: list[str]) -> None:
     made = published()[name]
     (CARDS / f"{name}.md").write_text(_card(made, read))
     (CARDS / f"{name}.json").write_text(json.dumps(_item(made).to_dict(), indent=2) + "\n")
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.check_output(["git", *arguments], cwd=ROOT, text=True).strip()
 
 
 def _training(provenance: dict[str, Any]) -> str:
@@ -178,7 +182,7 @@ def _item(entry: Published) -> pystac.Item:
         id=f"attcr-{entry.name}",
         geometry=None,
         bbox=None,
-        datetime=datetime(2026, 11, 15, tzinfo=timezone.utc),
+        datetime=datetime.fromisoformat(_git("show", "-s", "--format=%cI", entry.commit)),
         properties={"description": entry.purpose, "license": entry.licence, "attcr:limits": list(entry.limits)},
     )
     item.add_asset(
