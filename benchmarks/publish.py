@@ -164,6 +164,9 @@ def _card(entry: Published, reports: list[dict[str, Any]]) -> str:
     ]
     for report in reports:
         subject = report["subject"]
+        scored = report["made with"]["methods"][subject]["sha256"]
+        if scored != entry.sha256:
+            lines += ["", f"Of the weights before they were stored as float16, sha256 `{scored}`."]
         for by in ("by the input's PSNR", "by cloud cover"):
             result = next(iter(report["protocols"].values()))
             lines += ["", f"PSNR {by}:", "", "| | images | input copied | restored |", "|---|---|---|---|"]
