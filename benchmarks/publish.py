@@ -1,8 +1,9 @@
 """Put a trained network into the package: weights in float16, its line in the table, model card and STAC item.
 
-    python benchmarks/publish.py NAME WEIGHTS REPORT...    reports are folders of attcr evaluate
+    python benchmarks/publish.py NAME WEIGHTS REPORT...
 
-What the card says beside the figures is in CARDS below.
+A report is a folder of attcr evaluate, or FOLDER=what its images are. Score weights saved as float16, so that the figures
+are of the very file that is shipped. What the card says beside the figures is in WORDS below.
 """
 
 import sys
@@ -78,7 +79,10 @@ def main(name: str, weights: str, reports: list[str]) -> None:
     provenance = json.loads(read_metadata(weights)["provenance"])
     target = FOLDER / f"{name}.safetensors"
     digest = save_model(model.half(), target, provenance=provenance)
-    read = [json.loads(Path(report, "report.json").read_text()) for report in reports]
+    read = []
+    for report in reports:
+        folder, _, images = report.partition("=")
+        read.append({"images": images, **json.loads(Path(folder, "report.json").read_text())})
     entry: dict[str, Any] = {
         "sha256": digest,
         "bytes": target.stat().st_size,
@@ -106,9 +110,12 @@ def _git(*arguments: str) -> str:
 
 
 def _training(provenance: dict[str, Any]) -> str:
+    first = provenance["first_steps"]
+    crops = f"{first} of {provenance['first_crop']} px, the rest " if first else ""
+    started = f"from {provenance['start_from']}, " if provenance["start_from"] else ""
     return (
-        f"{provenance['steps']} steps of {provenance['batch']} crops of {provenance['crop']} px, {provenance['loss']}, "
-        f"{provenance['precision']}, 2 CPU cores"
+        f"{started}{provenance['steps']} steps of {provenance['batch']} crops, {crops}of {provenance['crop']} px, "
+        f"{provenance['loss']}, {provenance['precision']}, 2 CPU cores"
     )
 
 
@@ -120,7 +127,7 @@ def _scores(report: dict[str, Any]) -> list[dict[str, Any]]:
         psnr, copied = methods[report["subject"]]["psnr"], methods["input copied"]["psnr"]
         scores.append(
             {
-                "benchmark": f"{data['name']} {data['part']}, {data['images']} images",
+                "benchmark": report["images"] or f"{data['name']} {data['part']}, {data['images']} images",
                 "protocol": protocol,
                 "metric": "PSNR",
                 "value": round(psnr["mean"], 3),

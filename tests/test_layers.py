@@ -14,7 +14,7 @@ LAYERS = [
     {"model", "data", "viz"},
     {"weights", "complexity", "ablations", "gates"},
     {"restore", "evaluate", "export"},
-    {"fleet", "train", "serve", "xarray"},
+    {"fleet", "train", "serve", "xarray", "demo"},
     {"cli"},
     {"__main__"},
 ]

@@ -118,6 +118,22 @@ def weights(
                 typer.echo(f"    not for: {limit}")
 
 
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Argument(help="The folder to write to.")] = Path("attcr-demo"),
+) -> None:
+    """Remove simulated cloud from a small drawn scene: no data, no network, under two minutes."""
+    from attcr.demo import run_demo
+
+    with _progress_bar() as show:
+        shown = run_demo(folder, progress=show)
+    typer.echo(f"mean error under the cloud: {shown.error_before:.3f} before, {shown.error_after:.3f} after")
+    typer.echo(f"look at {shown.picture}")
+    typer.echo("Now with an image of yours:")
+    for command in shown.commands:
+        typer.echo(f"  {command}")
+
+
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)
 def train(context: typer.Context) -> None:
     """Train a network: --config RECIPE --data.root DATA, any field overridden as --model.lr 1e-4; see --help."""
@@ -273,7 +289,7 @@ def restore(
     ],
     weights: Annotated[
         str, typer.Option(help="A published name (see attcr weights), a path, hf://OWNER/NAME or URL.")
-    ] = "rice2-small",
+    ] = "rgb-thin",
     mask: Annotated[
         str,
         typer.Option(help="none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], or a raster (0 is clear)."),

@@ -69,11 +69,11 @@ class CloudKind:
 
 
 THIN = CloudKind(
-    cover=(1.0, 1.0), thickness=(3.0, 12.0), smoothness=(1.8, 2.6), unevenness=(0.0, 0.3), shift=(0.0, 0.0)
+    cover=(1.0, 1.0), thickness=(2.0, 12.0), smoothness=(1.8, 2.6), unevenness=(0.0, 0.3), shift=(0.0, 0.0)
 )
 """A veil as in RICE1: everything shows through, paler."""
 THIN_BROKEN = CloudKind(
-    cover=(0.2, 0.9), thickness=(3.0, 12.0), smoothness=(1.6, 2.3), unevenness=(0.0, 0.0), shift=(0.0, 0.0)
+    cover=(0.2, 0.9), thickness=(2.0, 12.0), smoothness=(1.6, 2.3), unevenness=(0.0, 0.0), shift=(0.0, 0.0)
 )
 """Thin cloud with gaps: the ground shows through it, and untouched between."""
 THICK = CloudKind(

@@ -66,18 +66,21 @@ def turn_pair(cloudy: Tensor, clear: Tensor, *, generator: torch.Generator) -> t
 
 
 def retone(image: Tensor, *, generator: torch.Generator) -> Tensor:
-    """Give an image (C, H, W) in [0, 1] other tones: bands in any order, each with its own gamma, gain and lift.
+    """Give an image (C, H, W) in [0, 1] other tones: bands in any order, other gamma and gain, mixed with a colour.
 
-    The tones of a picture are its product's more than the ground's; cloud put on afterwards stays white.
+    The tones of a picture are its product's more than the ground's, and plain sea or sand is rare among patches; cloud
+    put on afterwards stays white.
     """
     image = image[torch.randperm(len(image), generator=generator)] if _draw(2, generator) else image
-    common, contrast = _between(0.6, 1.6, generator), _between(0.6, 1.5, generator)
-    gammas, gains, lifts = (
+    gain, gamma = _between(0.6, 1.6, generator), _between(0.6, 1.5, generator)
+    gains, gammas = (
         torch.tensor([_between(low, high, generator) for _ in image])[:, None, None]
-        for low, high in ((0.85, 1.2), (0.75, 1.35), (0.02, 0.2))
+        for low, high in ((0.75, 1.35), (0.85, 1.2))
     )
-    toned = common * gains * image.clamp_min(0) ** (contrast * gammas)
-    return (toned * (1 - lifts) + lifts - 0.02).clamp_(0, 1)
+    toned = (gain * gains * image.clamp_min(0) ** (gamma * gammas)).clamp_(0, 1)
+    share = 0.7 * float(torch.rand((), generator=generator))
+    colour = torch.rand(len(image), generator=generator)[:, None, None]
+    return toned * (1 - share) + colour * share
 
 
 class Chain:
