@@ -111,7 +111,7 @@ def _waves(size: int, numbers: np.random.Generator, smoothness: float) -> NDArra
     frequency = np.hypot(np.fft.fftfreq(size)[:, None], np.fft.rfftfreq(size)[None])
     frequency[0, 0] = np.inf
     waves = np.fft.irfft2(np.fft.rfft2(numbers.standard_normal((size, size))) * frequency**-smoothness, (size, size))
-    return ((waves - waves.mean()) / waves.std()).astype(np.float32)
+    return np.asarray((waves - waves.mean()) / waves.std(), np.float32)
 
 
 def _to_8bit(image: Tensor) -> NDArray[np.uint8]:

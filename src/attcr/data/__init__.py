@@ -1,6 +1,6 @@
 """Data sets of cloudy and clear images, their splits, simulated cloud, and an audit that finds leaks."""
 
-from attcr.data.clouds import THICK, THIN, THIN_BROKEN, CloudKind, SimulateClouds, simulate_clouds
+from attcr.data.clouds import HAZE, THICK, THIN, THIN_BROKEN, CloudKind, SimulateClouds, simulate_clouds
 from attcr.data.pairs import Pair, PairFolder
 from attcr.data.rice import RICE1, RICE2
 from attcr.data.sen12mscr import SEN12MSCR
@@ -9,6 +9,7 @@ from attcr.data.tcloud import TCLOUD
 from attcr.data.transforms import Chain, PairedAugment
 
 __all__ = [
+    "HAZE",
     "RICE1",
     "RICE2",
     "SEN12MSCR",

@@ -8,7 +8,7 @@ sees R + T^2 rho. The real thin cloud of RICE1 obeys it: where regression finds 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -69,9 +69,11 @@ class CloudKind:
 
 
 THIN = CloudKind(
-    cover=(1.0, 1.0), thickness=(2.0, 12.0), smoothness=(1.8, 2.6), unevenness=(0.0, 0.3), shift=(0.0, 0.0)
+    cover=(1.0, 1.0), thickness=(3.0, 12.0), smoothness=(1.8, 2.6), unevenness=(0.0, 0.3), shift=(0.0, 0.0)
 )
 """A veil as in RICE1: everything shows through, paler."""
+HAZE = replace(THIN, thickness=(2.0, 12.0))
+"""The same and thinner, to train on: most veils are thinner than RICE1's."""
 THIN_BROKEN = CloudKind(
     cover=(0.2, 0.9), thickness=(2.0, 12.0), smoothness=(1.6, 2.3), unevenness=(0.0, 0.0), shift=(0.0, 0.0)
 )

@@ -12,12 +12,12 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler, Subset
 
 from attcr.data import (
+    HAZE,
     RICE1,
     RICE2,
     SEN12MSCR,
     TCLOUD,
     THICK,
-    THIN,
     THIN_BROKEN,
     Pair,
     PairFolder,
@@ -126,7 +126,7 @@ def _order(count: int, seed: int, time: int) -> list[int]:
 
 
 def _simulate(clear: Tensor, clouds: str, generator: torch.Generator) -> Tensor:
-    kinds = {"thin": (THIN, THIN_BROKEN), "thick": (THICK,), "both": (THIN, THIN_BROKEN, THICK)}[clouds]
+    kinds = {"thin": (HAZE, THIN_BROKEN), "thick": (THICK,), "both": (HAZE, THIN_BROKEN, THICK)}[clouds]
     kind = kinds[int(torch.randint(len(kinds), (), generator=generator))]
     return simulate_clouds(clear, kind, generator=generator).cloudy
 
