@@ -67,7 +67,7 @@ def run_demo(
         after,
         (
             "attcr restore photo.png clear.png",
-            "attcr restore scene.tif clear.tif --mask auto --weights rice2-small",
+            "attcr restore scene.tif clear.tif --mask auto",
             "attcr weights",
         ),
     )
