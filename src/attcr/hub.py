@@ -27,7 +27,7 @@ def fetch(source: str) -> Path:
     """
     address, _, digest = source.partition("#sha256=")
     if digest and not _SHA256.fullmatch(digest):
-        raise WeightsError(f"{source}: what follows #sha256= must be 64 hexadecimal digits")
+        raise WeightsError(f"{_shown(address)}: what follows #sha256= must be 64 hexadecimal digits")
     hub = _HUB.fullmatch(address)
     if address.startswith("hf://") and not hub:
         raise WeightsError(f"{source}: expected hf://OWNER/NAME, hf://OWNER/NAME/FILE or either with @REVISION")
@@ -81,4 +81,5 @@ def _shown(url: str) -> str:
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return re.sub(r"\w+://\S+", lambda url: _shown(url[0]), line)

@@ -66,6 +66,20 @@ def test_what_the_item_does_not_prove_is_run_again(tmp_path: Path, weights: Path
     assert other.done == 4
 
 
+def test_what_is_there_of_other_work_is_run_again_though_it_was_done_once(tmp_path: Path, weights: Path) -> None:
+    scenes, out = make_scenes(tmp_path / "in", 2), tmp_path / "out"
+    rows = [{"id": path.stem, "hrefs": [str(path)], "version": "1"} for path in sorted((tmp_path / "in").iterdir())]
+    manifest = write_rows(tmp_path / "m.parquet", rows)
+    first = run_fleet(str(manifest), str(out), str(weights), options=OPTIONS)
+    before = contents(out)
+    other = write_rows(tmp_path / "other.parquet", [{**row, "version": "2"} for row in rows])
+    for source, options in ((other, OPTIONS), (manifest, OPTIONS), (scenes, replace(OPTIONS, overlap=16))):
+        assert run_fleet(str(source), str(out), str(weights), options=options).done == first.done == 2
+    max((out / "ledger").iterdir(), key=lambda path: path.stat().st_mtime_ns).unlink()  # as if killed before it
+    run_fleet(str(manifest), str(out), str(weights), options=OPTIONS)
+    assert contents(out) == before
+
+
 def test_a_ledger_row_tells_all_that_is_asked_for(tmp_path: Path, weights: Path) -> None:
     out = tmp_path / "out"
     run_fleet(str(make_scenes(tmp_path / "in", 1)), str(out), str(weights), options=OPTIONS)
@@ -238,6 +252,20 @@ def test_an_id_that_occurs_twice_is_run_once(tmp_path: Path, weights: Path) -> N
         str(write_rows(tmp_path / "m.parquet", rows)), str(tmp_path / "out"), str(weights), options=OPTIONS
     )
     assert (tally.done, tally.quarantined) == (1, 1)
+    before = item(tmp_path / "out", "same")
+    assert requeue(str(tmp_path / "out"), ["all"]) == 1
+    again = run_fleet(str(tmp_path / "m.parquet"), str(tmp_path / "out"), str(weights), options=OPTIONS)
+    assert (again.skipped, again.done, again.quarantined) == (1, 0, 1)
+    assert item(tmp_path / "out", "same") == before
+
+
+def test_a_split_scene_that_is_there_is_found_once(tmp_path: Path, weights: Path) -> None:
+    scenes, out = make_scenes(tmp_path / "in", 1, 300), tmp_path / "out"
+    run_fleet(str(scenes), str(out), str(weights), options=OPTIONS)
+    shutil.rmtree(out / "ledger")
+    tally = run_fleet(str(scenes), str(out), str(weights), options=OPTIONS, fleet=FleetOptions(split_over=0.03))
+    assert (tally.done, tally.found) == (0, 1)
+    assert completed(out) == {"s000_20200101": 1}
 
 
 class Deadly(SceneWorker):
@@ -245,7 +273,6 @@ class Deadly(SceneWorker):
 
     def restore(self, work: Work, fetched: object) -> float | None:
         if work.id == "s001_20200101":
-            (self.scratch.folder / work.id).mkdir()
             os.kill(os.getpid(), signal.SIGKILL)
         return super().restore(work, fetched)  # type: ignore[arg-type]
 
@@ -264,7 +291,7 @@ def test_a_scene_that_kills_its_process_is_quarantined_in_the_end(tmp_path: Path
     tally = run_fleet(str(scenes), str(out), str(weights), options=OPTIONS, fleet=fleet, make=Deadly)
     assert (tally.done + tally.found + tally.skipped, tally.quarantined) == (2, 1)
     assert report(str(out)).summary.quarantined == {"WorkerDied": 1}
-    assert not (out / ".scratch").exists()
+    assert {path.name for path in out.iterdir()} == {"items", "scenes", "ledger", "run.json"}
 
 
 def test_credentials_are_stored_and_shown_nowhere(tmp_path: Path, weights: Path) -> None:
@@ -333,7 +360,7 @@ def test_scratch_of_the_living_stays_and_of_the_dead_goes(tmp_path: Path) -> Non
         (dead.folder / "scene").mkdir()
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
-    assert sweep(tmp_path / "s") == ["scene"]
+    sweep(tmp_path / "s")
     assert [path.name for path in (tmp_path / "s").iterdir() if path.is_dir()] == [alive.folder.name]
     alive.close()
     assert not (tmp_path / "s").exists()

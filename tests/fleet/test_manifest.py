@@ -30,6 +30,27 @@ def test_options_may_be_a_struct_and_href_a_column(tmp_path: Path) -> None:
     assert json.loads(work.options) == {"tile": 128}
 
 
+@pytest.mark.parametrize(
+    "row", [{"options": 7}, {"href": 7}, {"megapixels": "x"}, {"options": [1]}, {"item": 3, "megapixels": [1.0]}]
+)
+def test_a_malformed_row_comes_with_its_problem(tmp_path: Path, row: dict[str, object]) -> None:
+    (work,) = read_manifest(str(write_rows(tmp_path / "m.parquet", [{"id": "a", "href": "/x/a.tif", **row}])))
+    assert work.id == "a"
+    assert "cannot be read" in work.problem
+
+
+def test_a_malformed_item_stops_no_other(tmp_path: Path) -> None:
+    bad = [{"assets": {"red": None}}, {"assets": [1]}, {"assets": {"red": {"href": "x", "proj:shape": ["x", None]}}}]
+    items = [stac_item("first"), *({**stac_item(f"bad{i}"), **one} for i, one in enumerate(bad)), stac_item("last")]
+    (tmp_path / "a.json").write_text(json.dumps({"type": "FeatureCollection", "features": items}))
+    lines = [json.dumps(one) for one in items]
+    (tmp_path / "b.ndjson").write_text("\n".join([*lines[:-1], '{"id": "cut', "7", "", lines[-1]]))
+    for name, problems in (("a.json", 3), ("b.ndjson", 5)):
+        works = list(read_manifest(str(tmp_path / name)))
+        assert [work.id for work in works if not work.problem] == ["first", "last"]
+        assert sum(bool(work.problem) for work in works) == problems
+
+
 def test_rows_are_read_as_they_are_asked_for(tmp_path: Path) -> None:
     """A manifest whose second half is damaged gives its first rows."""
     path = tmp_path / "m.parquet"

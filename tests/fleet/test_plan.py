@@ -96,6 +96,15 @@ def test_a_folder_becomes_a_manifest_and_band_files_one_scene(tmp_path: Path) ->
     assert plan.estimated == 3
 
 
+def test_band_files_are_scenes_by_their_folders_below_the_prefix(tmp_path: Path) -> None:
+    for folder in ("S2A_1.SAFE/IMG_DATA/R10m", "S2A_2.SAFE/IMG_DATA/R10m", "plain"):
+        for band in ("B02", "B03", "B04"):
+            (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+            make(tmp_path / folder / f"{band}.tif", noise("uint16", (1, 9, 9)), **UTM)
+    found = [(work.id, len(work.hrefs)) for work in list_prefix(str(tmp_path))]
+    assert found == [("S2A_1_IMG_DATA_R10m", 3), ("S2A_2_IMG_DATA_R10m", 3), ("plain", 3)]
+
+
 def test_hours_follow_from_the_rate() -> None:
     assert Plan(1000, 120_560.0, 0, 0).worker_hours(0.05) == pytest.approx(669.8, abs=0.1)
 

@@ -11,7 +11,7 @@ from attcr.fleet.plan import list_prefix, write_plan
 from attcr.fleet.run import report, run_fleet
 from attcr.fleet.store import Scratch, Store
 from attcr.restore import RestoreOptions
-from fake_fleets import bucket_contents, completed, ledger, make_scenes
+from fake_fleets import bucket_contents, completed, ledger, make_scenes, run
 
 OPTIONS = RestoreOptions(tile=64, overlap=8)
 
@@ -73,3 +73,13 @@ def test_a_prefix_becomes_a_manifest_and_a_manifest_may_lie_in_a_bucket(s3: str,
     (tmp_path / "list.txt").write_text("".join(f"{work.hrefs[0]}\n" for work in works))
     obstore.put(from_url(s3), "list.txt", tmp_path / "list.txt")
     assert [work.hrefs for work in read_manifest(f"{s3}/list.txt")] == [work.hrefs for work in works]
+
+
+def test_a_bucket_that_refuses_us_is_told_without_keys(s3: str) -> None:
+    key, secret = "AKIAWRONGWRONGWRONG1", "wrong+secret/of+forty+characters+in+all1"
+    for arguments in (("status", f"{s3}/out"), ("retry", f"{s3}/out", "--class", "all")):
+        done = run(*arguments, AWS_ACCESS_KEY_ID=key, AWS_SECRET_ACCESS_KEY=secret)
+        assert done.returncode == 2, done.stderr
+        assert "Traceback" not in done.stderr
+        assert key not in done.stderr + done.stdout
+        assert secret not in done.stderr + done.stdout

@@ -97,7 +97,7 @@ class Standing:
     """What a ledger knows about work, compactly: eight bytes for each key."""
 
     done: NDArray[np.uint64]
-    """Sorted short keys of work that was done."""
+    """Sorted short keys of the work of each scene that was done last: its item is there, if any is."""
     quarantined: NDArray[np.uint64]
     """Sorted short keys of work that is not to be tried again."""
     lost: dict[int, int]
@@ -131,14 +131,22 @@ def read_parts(store: Store, columns: Sequence[str]) -> Iterator[pa.Table]:
 
 
 def read_standing(store: Store) -> Standing:
-    """Read what is done and what is quarantined; of several rows about a work, the last counts."""
+    """Read what is done and what is quarantined; of several rows about a work or a scene the last counts."""
     done: list[NDArray[np.uint64]] = [np.empty(0, np.uint64)]
+    ids: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+    times: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
     others: list[pa.Table] = []
-    for table in read_parts(store, ["work", "status", "time"]):
+    for table in read_parts(store, ["id", "work", "status", "time"]):
         finished = pc.is_in(table["status"], pa.array(DONE))
-        done.append(_short_keys(table.filter(finished)["work"]))
-        others.append(table.filter(pc.invert(finished)))
-    keys = np.unique(np.concatenate(done))
+        rows, rest = table.filter(finished), table.filter(pc.invert(finished))
+        done.append(_short_keys(rows["work"]))
+        ids.append(np.array([hash(name) for name in rows["id"].to_pylist()], np.int64))
+        times.append(rows["time"].cast(pa.int64()).to_numpy())
+        if rest.num_rows:
+            others.append(rest)
+    backwards = np.argsort(np.concatenate(times), kind="stable")[::-1]
+    _, last = np.unique(np.concatenate(ids)[backwards], return_index=True)
+    keys = np.unique(np.concatenate(done)[backwards[last]])
     quarantined: set[int] = set()
     lost: dict[int, int] = {}
     for key, row in _in_time(others):
@@ -157,8 +165,9 @@ def read_standing(store: Store) -> Standing:
 def _in_time(tables: Sequence[pa.Table]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Give rows of several parts in the order of their time, each with its short key."""
     if tables:
-        for row in pa.concat_tables(tables).sort_by("time").to_pylist():
-            yield short_key(row["work"]), row
+        for batch in pa.concat_tables(tables).sort_by("time").to_batches(4096):
+            for row in batch.to_pylist():
+                yield short_key(row["work"]), row
 
 
 @dataclass(frozen=True)

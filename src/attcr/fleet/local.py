@@ -7,15 +7,18 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 
-from attcr.fleet.ledger import Outcome
+from attcr.fleet.ledger import Outcome, worker_name
 from attcr.fleet.manifest import Work
 from attcr.fleet.unit import Fetched, Job, SceneWorker, fetch_ahead
 
 
 def run(
-    works: Iterator[Work], job: Job, make: Callable[[Job], SceneWorker], ready: Callable[[], None]
+    works: Iterator[Work], job: Job, make: Callable[[Job], SceneWorker], ready: Callable[[], None], mark: str
 ) -> Generator[Outcome]:
-    """Give the outcome of each work, in order; `ready` is called when the network is loaded."""
+    """Give the outcome of each work, in order; `ready` is called when the network is loaded.
+
+    Under the key `mark` the store is told which scene this process is at, for whoever comes after its death.
+    """
     with make(job) as worker, ThreadPoolExecutor(1) as reader:
         ready()
         ahead: deque[tuple[Work, Future[Fetched | None]]] = deque()
@@ -25,4 +28,8 @@ def run(
             if not ahead:
                 return
             work, fetched = ahead.popleft()
+            if not work.problem:
+                at = worker.scratch.folder / "at"
+                at.write_text(f"{worker_name()} {work.id}")
+                worker.store.put(at, mark)
             yield worker.run(work, fetched.result())

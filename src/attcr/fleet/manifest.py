@@ -10,7 +10,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import partial
@@ -124,27 +124,39 @@ def read_manifest(source: str) -> Iterator[Work]:
         ".geoparquet": _read_parquet,
         ".json": _read_stac,
         ".geojson": _read_stac,
-        ".ndjson": _read_stac,
-        ".jsonl": _read_stac,
+        ".ndjson": _read_stac_lines,
+        ".jsonl": _read_stac_lines,
         ".txt": _read_list,
     }
     if is_local(source) and Path(source).is_dir():
         files = sorted(path for path in Path(source).rglob("*.parquet") if path.is_file())
         if not files:
             raise ManifestError(f"{source} is a folder without .parquet files: give a glob, such as '{source}/*.tif'.")
-        for path in files:
-            yield from _read_parquet(str(path))
-        return
-    if suffix not in readers:
+        readers[suffix] = partial(_read_each, files)
+    elif suffix not in readers:
         raise ManifestError(
             f"{redact(source)} is no manifest: expected .parquet, .json, .ndjson, .txt, or a glob such as 'in/*.tif'."
         )
-    if is_local(source) and not Path(source).is_file():
+    elif is_local(source) and not Path(source).is_file():
         raise ManifestError(f"{source} does not exist: check the path.")
     try:
         yield from readers[suffix](source)
     except (OSError, pa.ArrowException, BaseError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ManifestError(f"{redact(source)} cannot be read as a manifest: {hide_secrets(str(error))}") from error
+
+
+def _read_each(files: Sequence[Path], _: str) -> Iterator[Work]:
+    for path in files:
+        yield from _read_parquet(str(path))
+
+
+def guarded(make: Callable[[Mapping[str, Any]], Work], row: Mapping[str, Any]) -> Work:
+    """Give the row as work, whatever it holds."""
+    try:
+        return make(row)
+    except Exception as error:
+        name = row.get("id") if isinstance(row, Mapping) else ""
+        return Work(str(name or ""), (), problem=f"The row cannot be read: {type(error).__name__}: {error}")
 
 
 def write_manifest(works: Iterator[Work], path: Path) -> None:
@@ -238,8 +250,8 @@ def _work_of_row(row: Mapping[str, Any]) -> Work:
         tuple(_resolve(href) for href in hrefs),
         str(row.get("version") or ""),
         options,
-        row.get("item") or "",
-        row.get("megapixels"),
+        str(row.get("item") or ""),
+        None if row.get("megapixels") is None else float(row["megapixels"]),
     )
 
 
@@ -257,14 +269,33 @@ def _read_parquet(source: str) -> Iterator[Work]:
             if stac:
                 from stac_geoparquet.arrow import stac_table_to_items
 
-                yield from map(work_of_item, stac_table_to_items(pa.Table.from_batches([batch])))
+                yield from (guarded(work_of_item, row) for row in stac_table_to_items(pa.Table.from_batches([batch])))
             else:
-                yield from map(_work_of_row, batch.to_pylist())
+                yield from (guarded(_work_of_row, row) for row in batch.to_pylist())
+
+
+def _folder_of(source: str) -> str:
+    return str(Path(source).absolute().parent) if is_local(source) else redact(source).rpartition("/")[0]
+
+
+def _read_stac_lines(source: str) -> Iterator[Work]:
+    """Read an item a line; a line that is none stops no other."""
+    make = partial(work_of_item, folder=_folder_of(source))
+    with _open(source) as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                item = json.loads(line)
+            except ValueError as error:
+                yield Work("", (), problem=f"Line {number} is no STAC item: {error}")
+                continue
+            yield guarded(make, item)
 
 
 def _read_stac(source: str) -> Iterator[Work]:
-    """Read an ItemCollection, one item, or an item a line, holding one item at a time."""
-    folder = str(Path(source).absolute().parent) if is_local(source) else redact(source).rpartition("/")[0]
+    """Read an ItemCollection or one item, holding one item at a time."""
+    folder = _folder_of(source)
     decoder, utf8 = json.JSONDecoder(), codecs.getincrementaldecoder("utf-8")()
     text, inside = "", False
     with _open(source) as file:
@@ -286,7 +317,7 @@ def _read_stac(source: str) -> Iterator[Work]:
                     break  # the rest of it comes with the next chunk
                 text = text[end:]
                 for one in item.get("features", [item]):
-                    yield work_of_item(one, folder)
+                    yield guarded(partial(work_of_item, folder=folder), one)
     if text.startswith("{"):
         raise ManifestError(f"{redact(source)} ends in the middle of an item: fetch it again.")
 

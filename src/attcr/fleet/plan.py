@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 
 from attcr.errors import ManifestError, MissingExtraError
-from attcr.fleet.manifest import Work, default_id, list_bucket, work_of_href, work_of_item, write_manifest
+from attcr.fleet.manifest import Work, default_id, guarded, list_bucket, work_of_href, work_of_item, write_manifest
 from attcr.fleet.secrets import hide_secrets
 from attcr.fleet.store import split_url
 from attcr.fleet.unit import measure
@@ -53,7 +55,7 @@ def search(url: str, collections: Sequence[str], bbox: Sequence[float] | None, d
         found = Client.open(url).search(
             collections=list(collections), bbox=list(bbox) if bbox else None, datetime=datetime
         )
-        yield from (work_of_item(item, redact(url)) for item in found.items_as_dicts())
+        yield from (guarded(partial(work_of_item, folder=redact(url)), item) for item in found.items_as_dicts())
     except (APIError, OSError, ValueError, NotImplementedError) as error:
         raise ManifestError(f"{redact(url)} cannot be searched: {hide_secrets(str(error))}") from error
 
@@ -63,13 +65,20 @@ def list_prefix(url: str) -> Iterator[Work]:
     for folder, files in groupby(_files(url), key=lambda pair: pair[0].rpartition("/")[0]):
         bands: list[tuple[str, str]] = []
         for href, version in files:
-            if BAND_IN_NAME.search(href):
+            if BAND_IN_NAME.search(href.rpartition("/")[2]):
                 bands.append((href, version))
             else:
                 yield work_of_href((href,), default_id(href), version)
         if bands:
             hrefs, versions = zip(*bands, strict=True)
-            yield work_of_href(hrefs, default_id(folder + "/"), " ".join(versions).strip())
+            yield work_of_href(hrefs, _id_of_folder(folder, url), " ".join(versions).strip())
+
+
+def _id_of_folder(folder: str, url: str) -> str:
+    """Give the id of a scene of band files: where its folder is below the prefix, for many end in R10m."""
+    root = os.path.abspath(url) if is_local(url) else redact(url).rstrip("/")  # noqa: PTH100
+    below = folder.removeprefix(root).strip("/") if folder.startswith(f"{root}/") else folder.rpartition("/")[2]
+    return re.sub(r"[^A-Za-z0-9._-]", "_", below.replace(".SAFE", "")).lstrip(".-")[-200:] or "_"
 
 
 def write_plan(works: Iterator[Work], path: Path) -> Plan:

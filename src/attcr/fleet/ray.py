@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
@@ -17,7 +18,7 @@ from importlib.util import find_spec
 from itertools import islice
 from typing import Any
 
-from attcr.errors import AttcrError, FleetError, MissingExtraError
+from attcr.errors import AttcrError, AttcrWarning, FleetError, MissingExtraError
 from attcr.fleet.ledger import Outcome
 from attcr.fleet.manifest import Work
 from attcr.fleet.secrets import hide_secrets
@@ -103,11 +104,13 @@ class _Pool:
         self._shared = ray.put(job)
         self._make = make
         threads = max(job.threads, 1)
+        self._needs = f"{threads} CPU" + (f" and {cluster.gpus:g} GPU" if cluster.gpus else "")
         remote: Any = ray.remote  # its types know nothing of options
         self._remote = remote(_Actor).options(
             num_cpus=threads, num_gpus=cluster.gpus, max_restarts=0, scheduling_strategy="SPREAD"
         )
-        self._reader = remote(_fetch).options(num_cpus=1, max_retries=2)
+        # Actors may hold all CPUs for good: readers, which wait for the network most of the time, ask for none.
+        self._reader = remote(_fetch).options(num_cpus=0, max_retries=2, scheduling_strategy="SPREAD")
         self._starting: dict[Any, Any] = {}
         self._members: list[_Member] = []
         self._calls: dict[Any, tuple[_Member, _Call]] = {}
@@ -129,6 +132,13 @@ class _Pool:
         told = False
         while self._fill():
             done, _ = ray.wait([*self._starting, *self._calls], num_returns=1, timeout=60)
+            if not done and not self._members:
+                there = ", ".join(f"{amount:g} {name}" for name, amount in _resources().items())
+                warnings.warn(
+                    f"No worker has started yet. Each needs {self._needs}; the cluster has {there or 'nothing'}.",
+                    AttcrWarning,
+                    stacklevel=2,
+                )
             for ref in done:
                 if ref in self._starting:
                     self._welcome(ref)
@@ -208,7 +218,7 @@ class _Pool:
         """Queue the work of a worker that died again, or quarantine what was alone with too many."""
         for work in call.works:
             lost = self._lost[work.key, work.part] = self._lost.get((work.key, work.part), 0) + 1
-            if lost >= self._job.attempts:
+            if lost >= self._job.attempts and call.alone:
                 message = hide_secrets(f"{lost} workers died at it. The last: {str(error).splitlines()[0]}")[:1000]
                 yield Outcome(work.id, work.key, "quarantined", attempts=lost, error="WorkerDied", message=message)
             else:
@@ -241,6 +251,10 @@ def run(
             ray.shutdown()
 
 
+def _resources() -> dict[str, float]:
+    return {name: amount for name, amount in ray.cluster_resources().items() if name in ("CPU", "GPU")}
+
+
 def _connect(cluster: Cluster, job: Job) -> None:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     address = cluster.address or os.environ.get("RAY_ADDRESS")
@@ -252,5 +266,8 @@ def _connect(cluster: Cluster, job: Job) -> None:
         needed = cluster.workers * max(job.threads, 1) + cluster.readers + 1
         cpus = max(8, needed, os.cpu_count() or 1)
         ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)  # whatever else runs here
+        if cluster.gpus > _resources().get("GPU", 0):
+            ray.shutdown()
+            raise FleetError(f"This machine has too few GPUs for --gpus {cluster.gpus:g}: leave it out, or --address.")
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise FleetError(f"Ray cannot be reached at {address or 'this machine'}: {error}") from error

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
+import socket
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from typing import Any, Literal
@@ -128,7 +130,8 @@ def run_fleet(
     options, fleet = options or RestoreOptions(), fleet or FleetOptions()
     began = time.perf_counter()
     store = Store(out)
-    crashed = set(sweep(store.scratch)) if fleet.engine == "local" else set()
+    mark = f"at-{fleet.shard[0]}-of-{fleet.shard[1]}"
+    crashed = _died_at(store, mark) if fleet.engine == "local" else set()
     job = make_job(out, weights, options, fleet)
     recipe = recipe_of(job.weights_sha256, options)
     tally = Tally()
@@ -145,7 +148,7 @@ def run_fleet(
                 began = time.perf_counter()
 
             try:
-                with closing(_engine(todo, job, make, ready, fleet)) as outcomes:
+                with closing(_engine(todo, job, make, ready, fleet, mark)) as outcomes:
                     for one in outcomes:
                         outcome = todo.settle(one)
                         if outcome is None:
@@ -156,6 +159,8 @@ def run_fleet(
                             on_outcome(outcome, tally)
             finally:
                 ledger.flush()
+                if fleet.engine == "local":
+                    store.delete(mark)
     finally:
         sweep(store.scratch)
     tally.seconds = time.perf_counter() - began
@@ -180,9 +185,10 @@ def _engine(
     make: Callable[[Job], SceneWorker],
     ready: Callable[[], None],
     fleet: FleetOptions,
+    mark: str,
 ) -> Generator[Outcome]:
     if fleet.engine == "local":
-        return local.run(works, job, make, ready)
+        return local.run(works, job, make, ready, mark)
     from attcr.fleet import ray
 
     cluster = ray.Cluster(fleet.address, fleet.workers, fleet.gpus, fleet.readers)
@@ -201,14 +207,17 @@ class _Todo:
         self._recipe, self._fleet, self._store, self._tally, self._ledger = recipe, fleet, store, tally, ledger
         self.about = survey(manifest)
         self.crashed: set[str] = set()
-        """Ids of scenes at which a process on this machine died."""
-        self._standing = read_standing(store)
+        """Ids of scenes at which an earlier process died."""
+        standing = read_standing(store)
+        # After a run with other weights or options, killed before its ledger was written, only the items tell.
+        trusted = json.loads(store.read(RUN) or b"{}").get("recipe") in (None, recipe)
+        self._standing = standing if trusted else replace(standing, done=standing.done[:0])
         self._items = self._list_items() if self._standing.done.size else np.empty(0, np.int64)
         self._blocks: dict[str, list[str]] = {}
         for name in store.names("blocks"):
             self._blocks.setdefault(name.partition("-")[0], []).append(name)
         self._split: dict[str, tuple[Work, int]] = {}
-        self._failed: set[str] = set()  # split scenes of which a block was quarantined
+        self._told: set[str] = set()  # split scenes whose end was told: what their other blocks do is no news
         self._joins: deque[Work] = deque()
         rows = (work for work in read_manifest(manifest) if in_shard(work, fleet.shard))
         self._works = self._left(rows)
@@ -229,11 +238,10 @@ class _Todo:
                     self._joins.append(replace(work, part=work.parts))
                 return None
             del self._split[outcome.work]  # joined, found, or one block of it cannot be restored
-            if outcome.status == "quarantined":
-                self._failed.add(outcome.work)
-            else:
+            self._told.add(outcome.work)
+            if outcome.status != "quarantined":
                 self._drop_blocks(outcome.work, [block_key(work, part) for part in range(work.parts)])
-        elif outcome.status == "block" or outcome.work in self._failed:
+        elif outcome.status == "block" or outcome.work in self._told:
             return None
         return outcome
 
@@ -241,11 +249,11 @@ class _Todo:
         """Give the rows that are neither done nor quarantined."""
         standing = self._standing
         seen: set[str] = set()
-        while batch := [work.keyed(self._recipe) for work in islice(rows, ROWS_AT_ONCE)]:
+        while batch := [self._refuse_repeated(work.keyed(self._recipe), seen) for work in islice(rows, ROWS_AT_ONCE)]:
             self._tally.rows += len(batch)
             keys = np.array([short_key(work.key) for work in batch], np.uint64)
             there = contains(self._items, np.array([hash(work.id) for work in batch], np.int64))
-            done = contains(standing.done, keys) & there
+            done = contains(standing.done, keys) & there & np.array([not work.problem for work in batch])
             kept_out = contains(standing.quarantined, keys) & ~done
             self._tally.skipped += int(done.sum())
             self._tally.quarantined += int(kept_out.sum())
@@ -253,7 +261,7 @@ class _Todo:
                 for i in np.flatnonzero(done):
                     self._drop_blocks(batch[i].key, [])
             for i in np.flatnonzero(~done & ~kept_out):
-                work = self._refuse_repeated(batch[i], seen)
+                work = batch[i]
                 if work.id not in self.crashed or self._try_after_crash(work):
                     yield from self._blocks_of(work)
 
@@ -335,6 +343,19 @@ def requeue(out: str, classes: Sequence[str]) -> int:
                 ledger.add(Outcome(row["id"], row["work"], "requeued"))
             ledger.flush()
     return len(rows)
+
+
+def _died_at(store: Store, mark: str) -> set[str]:
+    """Give the scene at which an earlier process with this mark died, unless it is still alive on this machine."""
+    worker, _, name = (store.read(mark) or b"").decode(errors="replace").partition(" ")
+    host, _, pid = worker.rpartition(":")
+    if not name or not pid.isdigit():
+        return set()
+    if host == socket.gethostname() and int(pid) != os.getpid():  # a container's processes all have one number
+        with suppress(ProcessLookupError):
+            os.kill(int(pid), 0)
+            return set()
+    return {name}
 
 
 def _describe(store: Store, scratch: Scratch, manifest: str, about: Survey, job: Job, recipe: str) -> None:

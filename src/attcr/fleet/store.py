@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from urllib.parse import urlsplit
@@ -41,18 +41,28 @@ class Store:
                 raise FleetError(f"{self.name} cannot be made: {error.strerror}. Choose another folder.") from error
         else:
             self._objects = open_bucket(url)
-            self.scratch = Path(tempfile.gettempdir()) / "attcr-fleet"
+            self.scratch = Path(tempfile.gettempdir()) / f"attcr-fleet-{os.getuid()}"
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Turn what goes wrong with a bucket into an error of ours: obstore's tells keys and signatures."""
+        try:
+            yield
+        except (NotFoundError, AlreadyExistsError):
+            raise
+        except BaseError as error:
+            raise FleetError(f"{self.name}: {hide_secrets(' '.join(str(error).split()))[:1000]}") from error
 
     def put(self, path: Path, key: str) -> None:
         """Publish a file of the scratch folder under a key, whole or not at all; it replaces what was there."""
         if self.root:
             target = self.root / key
             target.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("rb") as file:
-                os.fsync(file.fileno())  # the item that says that it is there must not outlive it
+            _to_disk(path)  # the item that says that it is there must not outlive it
             path.replace(target)
         else:
-            obstore.put(self._objects, key, path, chunk_size=UPLOAD_PART, max_concurrency=4)
+            with self._told():
+                obstore.put(self._objects, key, path, chunk_size=UPLOAD_PART, max_concurrency=4)
             path.unlink()
 
     def create(self, path: Path, key: str) -> bool:
@@ -60,13 +70,15 @@ class Store:
         try:
             if self.root:
                 target = self.root / key
+                _to_disk(path)
                 try:
                     os.link(path, target)
                 except FileNotFoundError:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     os.link(path, target)
             else:
-                obstore.put(self._objects, key, path, mode="create")
+                with self._told():
+                    obstore.put(self._objects, key, path, mode="create")
         except (FileExistsError, AlreadyExistsError):
             return False
         finally:
@@ -78,7 +90,8 @@ class Store:
         try:
             if self.root:
                 return (self.root / key).read_bytes()
-            return bytes(obstore.get(self._objects, key).bytes())
+            with self._told():
+                return bytes(obstore.get(self._objects, key).bytes())
         except (FileNotFoundError, NotFoundError):
             return None
 
@@ -86,7 +99,7 @@ class Store:
         """Say whether anything is under a key."""
         if self.root:
             return (self.root / key).exists()
-        with suppress(NotFoundError):
+        with suppress(NotFoundError), self._told():
             obstore.head(self._objects, key)
             return True
         return False
@@ -96,7 +109,7 @@ class Store:
         if self.root:
             (self.root / key).unlink(missing_ok=True)
             return
-        with suppress(NotFoundError):
+        with suppress(NotFoundError), self._told():
             obstore.delete(self._objects, key)
 
     def names(self, folder: str) -> Iterator[str]:
@@ -106,8 +119,9 @@ class Store:
                 with os.scandir(self.root / folder) as entries:
                     yield from (entry.name for entry in entries)
             return
-        for batch in obstore.list(self._objects, folder, chunk_size=1000):
-            yield from (entry["path"].rpartition("/")[2] for entry in batch)
+        with self._told():
+            for batch in obstore.list(self._objects, folder, chunk_size=1000):
+                yield from (entry["path"].rpartition("/")[2] for entry in batch)
 
 
 def open_bucket(url: str) -> ObjectStore:
@@ -157,23 +171,23 @@ class Scratch:
         self.close()
 
 
-def sweep(root: Path) -> list[str]:
-    """Remove what dead processes left under a scratch root; give the names of the scenes they were at.
+def sweep(root: Path) -> None:
+    """Remove what dead processes left under a scratch root.
 
     Each process holds a lock on its own folder, which the system lets go when the process ends, however it ends.
     """
-    left: list[str] = []
     for lock in sorted(root.glob("*.lock")):
         # Else it is alive, or swept by another process just now.
         with suppress(BlockingIOError, FileNotFoundError), lock.open("r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            folder = lock.with_suffix("")
-            if folder.is_dir():
-                left += [path.name for path in folder.iterdir() if path.is_dir()]
-                shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
             lock.unlink(missing_ok=True)
     _remove_empty(root)
-    return left
+
+
+def _to_disk(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def _remove_empty(folder: Path) -> None:

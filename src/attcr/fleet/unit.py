@@ -253,8 +253,11 @@ def _request(href: str) -> urllib.request.Request:
     """Give a request with the address's user and password, if it has them, in their header."""
     parts = urlsplit(href)
     user, at, host = parts.netloc.rpartition("@")
-    login = {"Authorization": "Basic " + b64encode(unquote(user).encode()).decode()} if at else {}
-    return urllib.request.Request(parts._replace(netloc=host).geturl(), headers=login)
+    request = urllib.request.Request(parts._replace(netloc=host).geturl())
+    if at:  # for this host, not for one that it sends on to
+        login = b64encode(unquote(user).encode()).decode()
+        request.add_unredirected_header("Authorization", f"Basic {login}")
+    return request
 
 
 def _addresses(work: Work, options: RestoreOptions) -> tuple[str, ...]:
