@@ -21,7 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import pystac
+from pystac.extensions.eo import SCHEMA_URI as EO_SCHEMA
+from pystac.extensions.file import SCHEMA_URI as FILE_SCHEMA
 from pystac.extensions.mlm import (
+    AssetGeneralMLMExtension,
     Hyperparameters,
     InputStructure,
     MLMExtension,
@@ -47,6 +50,8 @@ class Words:
 
     purpose: str
     sensor: str
+    bands: tuple[str, ...]
+    """By STAC's common names; none where any three may come."""
     data: str
     limits: tuple[str, ...]
 
@@ -55,6 +60,7 @@ WORDS = {
     "rice2-small": Words(
         "thick and thin cloud on 8-bit RGB as in RICE2 (Landsat 8, false colour)",
         "8-bit RGB; trained on false-colour Landsat 8 at 30 m",
+        (),
         "RICE2 train list without near-duplicates of test (shipped split, see docs/data.md)",
         (
             "measuring surfaces: what is under thick cloud is plausible, not observed",
@@ -65,6 +71,7 @@ WORDS = {
     "rgb-thin": Words(
         "thin cloud and haze on true-colour 8-bit RGB",
         "8-bit RGB, true colour: pictures, Sentinel-2 and Landsat renderings",
+        ("red", "green", "blue"),
         "simulated thin cloud on 125 clear Sentinel-2 patches of 10 tiles, T22MCT and T50JML held out; no RICE image, "
         "but how thick the veils and how varied the tones are was set after looking at the 100 RICE1 pairs "
         "(docs/data.md, docs/results/rgb-thin.md)",
@@ -88,9 +95,7 @@ def publish(weights: str, reports: list[str]) -> None:
     name = Path(weights).stem
     words, model = WORDS[name], load_model(weights)
     provenance = json.loads(read_metadata(weights)["provenance"])
-    target = FOLDER / f"{name}.safetensors"
-    shutil.copyfile(weights, target)
-    digest = sha256(target)
+    digest = sha256(weights)
     read = []
     for report in reports:
         folder, _, images = report.partition("=")
@@ -100,17 +105,18 @@ def publish(weights: str, reports: list[str]) -> None:
         read.append({"images": images, **made})
     entry: dict[str, Any] = {
         "sha256": digest,
-        "bytes": target.stat().st_size,
+        "bytes": Path(weights).stat().st_size,
         "config": asdict(model.config),
         "purpose": words.purpose,
         "sensor": words.sensor,
         "data": words.data,
         "scores": [score for report in read for score in _scores(report)],
-        "training": provenance.get("training", _training(provenance)),
+        "training": provenance.get("training") or _training(provenance),
         "limits": words.limits,
         "licence": "Apache-2.0",
         "commit": _git("rev-parse", "HEAD"),
     }
+    shutil.copyfile(weights, FOLDER / f"{name}.safetensors")
     path = FOLDER / "table.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), name: entry}, indent=2) + "\n")
     published.cache_clear()
@@ -125,9 +131,9 @@ def _git(*arguments: str) -> str:
 
 
 def _training(provenance: dict[str, Any]) -> str:
-    first = provenance["first_steps"]
+    first = provenance.get("first_steps")
     crops = f"{first} of {provenance['first_crop']} px, the rest " if first else ""
-    started = f"from {provenance['start_from']}, " if provenance["start_from"] else ""
+    started = f"from {Path(provenance['start_from']).stem}, " if provenance.get("start_from") else ""
     return (
         f"{started}{provenance['steps']} steps of {provenance['batch']} crops, {crops}of {provenance['crop']} px, "
         f"{provenance['loss']}, {provenance['precision']}, 2 CPU cores"
@@ -217,6 +223,12 @@ def _item(entry: Published) -> pystac.Item:
             extra_fields={"file:checksum": f"1220{entry.sha256}", "file:size": entry.bytes},
         ),
     )
+    AssetGeneralMLMExtension.ext(item.assets["weights"], add_if_missing=True).apply(artifact_type="safetensors")
+    item.stac_extensions.append(FILE_SCHEMA)
+    bands = WORDS[entry.name].bands
+    if bands:
+        item.properties["bands"] = [{"name": name, "eo:common_name": name} for name in bands]
+        item.stac_extensions.append(EO_SCHEMA)
     mlm = MLMExtension.ext(item, add_if_missing=True)
     shape, order = [-1, 3, -1, -1], ["batch", "channel", "height", "width"]
     scaling = ValueScaling.create(ValueScalingType.MIN_MAX, minimum=0, maximum=255)
@@ -227,7 +239,7 @@ def _item(entry: Published) -> pystac.Item:
         input=[
             ModelInput.create(
                 "cloudy",
-                ["red", "green", "blue"],
+                list(bands),
                 InputStructure.create(shape, order, DataType.FLOAT32),
                 value_scaling=scaling,
             )

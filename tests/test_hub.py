@@ -25,6 +25,7 @@ class _Server(BaseHTTPRequestHandler):
     content: bytes
     due: str
     asked: int
+    status: int
 
     def do_HEAD(self) -> None:
         self._answer()
@@ -35,7 +36,7 @@ class _Server(BaseHTTPRequestHandler):
         self.wfile.write(self.content)
 
     def _answer(self) -> None:
-        self.send_response(200)
+        self.send_response(self.status)
         self.send_header("Content-Length", str(len(self.content)))
         self.send_header("ETag", f'"{self.due}"')
         self.send_header("X-Repo-Commit", "0" * 40)
@@ -50,7 +51,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     save_model(ATTCR(SMALL), tmp_path / "w.safetensors")
     _Server.content = (tmp_path / "w.safetensors").read_bytes()
-    _Server.due, _Server.asked = hashlib.sha256(_Server.content).hexdigest(), 0
+    _Server.due, _Server.asked, _Server.status = hashlib.sha256(_Server.content).hexdigest(), 0, 200
     web = ThreadingHTTPServer(("127.0.0.1", 0), _Server)
     thread = threading.Thread(target=web.serve_forever)
     thread.start()
@@ -73,6 +74,14 @@ def test_a_url_that_gives_other_bytes_is_refused_and_nothing_is_kept(server: str
         load_model(f"{server}/w.safetensors?signature=secret#sha256={'0' * 64}")
     assert "secret" not in str(refused.value)
     assert not list((tmp_path / "cache" / "attcr").iterdir())
+
+
+@pytest.mark.parametrize("status", [403, 404, 503])
+def test_a_url_that_cannot_be_had_is_told_without_its_signature(server: str, status: int) -> None:
+    _Server.status = status
+    with pytest.raises(WeightsError, match="cannot be fetched") as refused:
+        fetch(f"{server}/w.safetensors?signature=secret#sha256={_Server.due.upper()}")
+    assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -108,8 +117,10 @@ def test_the_hub_is_asked_once_and_its_sha256_is_checked(server: str, tmp_path: 
     assert _Server.asked == 1
 
 
-def test_a_file_that_is_not_what_the_hub_says_is_refused(server: str, tmp_path: Path) -> None:
-    _Server.due = "0" * 64
+def test_a_file_that_is_not_what_the_hub_says_is_refused_and_fetched_again(server: str, tmp_path: Path) -> None:
+    whole, _Server.content = _Server.content, _Server.content[:-1] + b"x"
     answer = load_from_hub("hf://owner/name", server, tmp_path / "hub")
     assert answer.returncode != 0
     assert "came with sha256" in answer.stderr
+    _Server.content = whole
+    assert load_from_hub("hf://owner/name", server, tmp_path / "hub").stdout == "8\n"

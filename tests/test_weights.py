@@ -9,7 +9,7 @@ import pytest
 import safetensors
 import safetensors.torch
 import torch
-from pystac.extensions.mlm import MLMExtension
+from pystac.extensions.mlm import AssetGeneralMLMExtension, MLMExtension
 from torch import Tensor
 
 import attcr.model
@@ -102,6 +102,8 @@ def test_its_stac_item_is_read_by_pystac(name: str) -> None:
     assert mlm.mlm_name == name
     assert mlm.total_parameters == sum(p.numel() for p in load_model(name).parameters())
     assert [len(i.input.shape) for i in mlm.input] == [4]
+    assert AssetGeneralMLMExtension.ext(item.assets["weights"]).artifact_type == "safetensors"
+    assert {band["name"] for band in item.properties.get("bands", [])} == set(mlm.input[0].bands)
     assert item.assets["weights"].extra_fields["file:checksum"] == f"1220{entry.sha256}"
 
 
@@ -117,6 +119,38 @@ def test_a_damaged_byte_is_noticed(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-100] ^= 1
     path.write_bytes(content)
+    with pytest.raises(WeightsError, match="not those that were saved"):
+        load_model(path)
+
+
+@pytest.mark.parametrize("what", ["dtype", "config", "names", "shape", "provenance"])
+def test_a_changed_header_is_refused_before_a_tensor_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    path = tmp_path / "w.safetensors"
+    save_model(ATTCR(SMALL).half(), path, provenance={"score": 1})
+    content = path.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:start])
+    first = "stages.0.0.attention.query.weight"
+    if what == "dtype":
+        for name in header.keys() - {"__metadata__"}:
+            header[name]["dtype"] = "BF16"
+    elif what == "config":
+        header["__metadata__"]["config"] = header["__metadata__"]["config"].replace(
+            "[2, 2, 2, 2, 2]", "[4, 4, 4, 4, 4]"
+        )
+    elif what == "provenance":
+        header["__metadata__"]["provenance"] = "{}"
+    elif what == "names":
+        shape = header[first]["shape"]
+        second = next(n for n in header if n not in (first, "__metadata__") and header[n]["shape"] == shape)
+        header[first], header[second] = header[second], header[first]
+    else:
+        header[first]["shape"] = header[first]["shape"][::-1]
+    changed = json.dumps(header).encode()
+    path.write_bytes(len(changed).to_bytes(8, "little") + changed + content[start:])
+    monkeypatch.setattr(safetensors.torch, "load", lambda _: pytest.fail("a tensor was built"))
     with pytest.raises(WeightsError, match="not those that were saved"):
         load_model(path)
 

@@ -120,7 +120,7 @@ def weights(
 
 @app.command()
 def demo(
-    folder: Annotated[Path, typer.Argument(help="The folder to write to.")] = Path("attcr-demo"),
+    folder: Annotated[Path, typer.Argument(help="Where to make the folder attcr-demo.")] = Path(),
 ) -> None:
     """Remove simulated cloud from a small drawn scene: no data, no network, under two minutes."""
     from attcr.demo import run_demo

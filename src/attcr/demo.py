@@ -43,7 +43,8 @@ class Demo:
 def run_demo(
     folder: Path, *, weights: str | Path = WEIGHTS, progress: Callable[[Progress], None] | None = None
 ) -> Demo:
-    """Write a cloudy scene, its mask and the scene restored into a folder."""
+    """Write a cloudy scene, its mask and the scene restored into FOLDER/attcr-demo."""
+    folder = folder / "attcr-demo"  # of its own: a scene.tif of the user's stays
     folder.mkdir(parents=True, exist_ok=True)
     generator = torch.Generator().manual_seed(6)
     clear = draw_landscape(SIZE, seed=2)

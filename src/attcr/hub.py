@@ -26,6 +26,7 @@ def fetch(source: str) -> Path:
     A file of the Hub is checked against the sha256 that the Hub keeps of it where none is given. A URL needs one.
     """
     address, _, digest = source.partition("#sha256=")
+    digest = digest.lower()
     if digest and not _SHA256.fullmatch(digest):
         raise WeightsError(f"{_shown(address)}: what follows #sha256= must be 64 hexadecimal digits")
     hub = _HUB.fullmatch(address)
@@ -60,7 +61,7 @@ def _from_url(url: str, digest: str) -> Path:
                 filesystem, path = fsspec.core.url_to_fs(url)
                 show = TqdmCallback(tqdm_kwargs={"desc": kept.name[:12], "unit": "B", "unit_scale": True})
                 filesystem.get_file(path, str(new), callback=show)
-            except (OSError, ValueError, ImportError) as error:
+            except Exception as error:  # every kind of store has errors of its own
                 raise WeightsError(f"{_shown(url)} cannot be fetched: {_first_line(error)}") from error
             _check(new, digest, _shown(url))
             new.replace(kept)
@@ -71,7 +72,8 @@ def _from_url(url: str, digest: str) -> Path:
 def _check(path: Path, due: str, source: str) -> None:
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != due:
-        path.unlink()
+        path.resolve().unlink()  # in the Hub's cache the path is a link
+        path.unlink(missing_ok=True)
         raise WeightsError(f"{source}: came with sha256 {found}, expected {due}. It was not kept; fetch it again")
 
 

@@ -61,7 +61,7 @@ class Published:
     """What it must not be used for."""
     licence: str
     commit: str
-    """Of the code that trained it."""
+    """With the code and the recipe that train it."""
 
     @property
     def path(self) -> Path:
@@ -111,20 +111,19 @@ def find_weights(source: str | os.PathLike[str]) -> Path:
 
 
 def save_model(model: ATTCR, path: str | os.PathLike[str], *, provenance: Mapping[str, Any] | None = None) -> str:
-    """Write the weights with their config, provenance and a digest of their bytes; give the file's sha256.
+    """Write the weights with their config, provenance and a digest of it all; give the file's sha256.
 
     `provenance` is anything JSON can hold: sensor, training recipe, split, scores. The file appears under its
     name only when it is whole.
     """
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    digest = hashlib.sha256(_data_part(safetensors.torch.save(tensors))).hexdigest()
     metadata = {
         "format": FORMAT,
         "config": json.dumps(asdict(model.config)),
         "provenance": json.dumps(dict(provenance or {})),
-        "data_sha256": digest,
     }
-    content = safetensors.torch.save(tensors, metadata)
+    digest = _digest_of(*_parts(safetensors.torch.save(tensors, metadata)))
+    content = safetensors.torch.save(tensors, {**metadata, "sha256": digest})
     partial = Path(f"{os.fspath(path)}.partial")
     with partial.open("wb") as file:
         file.write(content)
@@ -137,28 +136,36 @@ def save_model(model: ATTCR, path: str | os.PathLike[str], *, provenance: Mappin
 def load_model(source: str | os.PathLike[str]) -> ATTCR:
     """Give a network ready for inference, in float32 on the CPU, by anything that `find_weights` takes."""
     path = find_weights(source)
-    metadata = read_metadata(path)
+    content, header = _read(path)
     try:
-        config = ATTCRConfig(**json.loads(metadata["config"]))
-    except (TypeError, json.JSONDecodeError, ConfigError) as error:
+        model = ATTCR(ATTCRConfig(**json.loads(header["__metadata__"]["config"])))
+    except (TypeError, ValueError, ConfigError) as error:
         raise WeightsError(f"{path}: the config in its metadata is of another version or damaged ({error})") from error
-    model = ATTCR(config)
-    _fill(model, safetensors.torch.load_file(path), str(path))
+    shapes = {name: tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
+    _check_fit(model, shapes, str(path))
+    _fill(model, safetensors.torch.load(content))
     return model.eval()
 
 
 def read_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
     """Check that a file is whole and ours, and give its metadata; no tensor is built."""
-    path = Path(path)
+    metadata: dict[str, str] = _read(Path(path))[1]["__metadata__"]
+    return metadata
+
+
+def _read(path: Path) -> tuple[bytes, dict[str, Any]]:
+    """Read a file once, check that it is whole and ours, and give its bytes and its header."""
     metadata = _metadata(path)
-    if metadata.get("format") != FORMAT or "config" not in metadata or "data_sha256" not in metadata:
+    if metadata.get("format") != FORMAT or "config" not in metadata or "sha256" not in metadata:
         raise WeightsError(
             f"{path}: a safetensors file, but not saved by attcr (metadata has {sorted(metadata) or 'nothing'}). "
             "If it is the authors' checkpoint, run: attcr convert IN OUT"
         )
-    if hashlib.sha256(_data_part(path.read_bytes())).hexdigest() != metadata["data_sha256"]:
+    content = path.read_bytes()
+    header, data = _parts(content)
+    if _digest_of(header, data) != header["__metadata__"]["sha256"]:
         raise WeightsError(f"{path}: its bytes are not those that were saved. Fetch it again")
-    return metadata
+    return content, header
 
 
 def _metadata(path: Path) -> dict[str, str]:
@@ -177,20 +184,33 @@ def _is_pickled(path: Path) -> bool:
     return start in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
-def _data_part(content: bytes) -> memoryview:
-    """The tensors' bytes of a safetensors file: what follows the header and its 8-byte length."""
-    return memoryview(content)[8 + int.from_bytes(content[:8], "little") :]
+def _parts(content: bytes) -> tuple[dict[str, Any], memoryview]:
+    """The header of a safetensors file, and its tensors' bytes."""
+    start = 8 + int.from_bytes(content[:8], "little")
+    header: dict[str, Any] = json.loads(content[8:start])
+    return header, memoryview(content)[start:]
 
 
-def _fill(model: ATTCR, tensors: Mapping[str, Tensor], source: str) -> None:
+def _digest_of(header: Mapping[str, Any], data: memoryview) -> str:
+    """A sha256 of all that a file says: names, types, shapes and places of its tensors, metadata, bytes."""
+    metadata = {key: value for key, value in header["__metadata__"].items() if key != "sha256"}
+    digest = hashlib.sha256(json.dumps({**header, "__metadata__": metadata}, sort_keys=True).encode())
+    digest.update(data)
+    return digest.hexdigest()
+
+
+def _check_fit(model: ATTCR, shapes: Mapping[str, tuple[int, ...]], source: str) -> None:
     expected = model.state_dict()
-    missing, unknown = sorted(expected.keys() - tensors.keys()), sorted(tensors.keys() - expected.keys())
-    wrong = [name for name in expected.keys() & tensors.keys() if expected[name].shape != tensors[name].shape]
+    missing, unknown = sorted(expected.keys() - shapes.keys()), sorted(shapes.keys() - expected.keys())
+    wrong = [name for name in expected.keys() & shapes.keys() if expected[name].shape != shapes[name]]
     if missing or unknown or wrong:
         raise WeightsError(
             f"{source}: does not fit its config: {len(missing)} tensors missing {missing[:3]}, "
             f"{len(unknown)} unknown {unknown[:3]}, {len(wrong)} of another shape {sorted(wrong)[:3]}"
         )
+
+
+def _fill(model: ATTCR, tensors: Mapping[str, Tensor]) -> None:
     model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
 
 
@@ -232,7 +252,8 @@ def from_official(state_dict: Mapping[str, Any], *, heads: tuple[int, ...] = OFF
     for key, tensor in params.items():
         tensors[_our_name(key)] = tensor
     model = ATTCR(_infer_config(tensors, heads))
-    _fill(model, tensors, "the authors' checkpoint")
+    _check_fit(model, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, "the authors' checkpoint")
+    _fill(model, tensors)
     return model.eval()
 
 

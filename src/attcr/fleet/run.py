@@ -384,8 +384,12 @@ def _read(href: str) -> bytes:
     """Read weights by anything that `find_weights` takes, or from a bucket."""
     if "://" not in href or href.startswith(("hf://", "http://", "https://")):
         return find_weights(href).read_bytes()
-    bucket, key = split_url(href)
+    address, _, due = href.partition("#sha256=")
+    bucket, key = split_url(address)
     try:
-        return bytes(obstore.get(open_bucket(bucket), key).bytes())
+        content = bytes(obstore.get(open_bucket(bucket), key).bytes())
     except BaseError as error:
-        raise WeightsError(f"{redact(href)} cannot be read: {hide_secrets(str(error))}") from error
+        raise WeightsError(f"{redact(address)} cannot be read: {hide_secrets(str(error))}") from error
+    if due and hashlib.sha256(content).hexdigest() != due.lower():
+        raise WeightsError(f"{redact(address)} has not the sha256 that is asked for: check both.")
+    return content
