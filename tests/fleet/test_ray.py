@@ -76,11 +76,13 @@ def _raylet(node: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def machines() -> Iterator[Machines]:
+    before = signal.getsignal(signal.SIGTERM)
     made = Machines()
     ray.init(address=made.address, log_to_driver=False, logging_level="error")
     yield made
     ray.shutdown()
     made.cluster.shutdown()
+    signal.signal(signal.SIGTERM, before)  # ray.init puts its own in place
 
 
 def on_ray(address: str | None = None, **more: Any) -> FleetOptions:

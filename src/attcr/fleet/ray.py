@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -238,6 +240,7 @@ def run(
 ) -> Generator[Outcome]:
     """Give the outcome of each work as it comes; `ready` is called when the first network is loaded."""
     ours = not ray.is_initialized()
+    on_terminate = signal.getsignal(signal.SIGTERM)
     if ours:
         _connect(cluster, job)
     try:
@@ -249,6 +252,8 @@ def run(
     finally:
         if ours:
             ray.shutdown()
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, on_terminate)  # ray.init puts its own in place
 
 
 def _resources() -> dict[str, float]:
