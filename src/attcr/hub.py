@@ -31,7 +31,7 @@ def fetch(source: str) -> Path:
         raise WeightsError(f"{_shown(address)}: what follows #sha256= must be 64 hexadecimal digits")
     hub = _HUB.fullmatch(address)
     if address.startswith("hf://") and not hub:
-        raise WeightsError(f"{source}: expected hf://OWNER/NAME, hf://OWNER/NAME/FILE or either with @REVISION")
+        raise WeightsError(f"{_shown(address)}: expected hf://OWNER/NAME[/FILE][@REVISION]")
     return _from_hub(hub, digest) if hub else _from_url(address, digest)
 
 

@@ -59,6 +59,37 @@ def test_the_first_pairs_are_cut_smaller(root: Path) -> None:
     assert [data[n]["clear"].shape[-1] for n in (0, 3, 4, 9)] == [8, 8, 16, 16]
 
 
+def test_pairs_averaged_down_show_the_same_ground_on_both_sides(root: Path) -> None:
+    data = numbered(root, crop=8, augment=False, shrinks=(1, 4, 64))  # type: ignore[arg-type]
+    source = data.sets[0]
+    side = source[0]["clear"].shape[-1]
+    assert side % 8 == 0
+    assert side >= 32
+    seen = set()
+    for number in range(40):
+        pair = data[number]
+        whole = source[source.names.index(pair["name"])]
+        shrink = next((shrink for shrink in (1, 4) if _lies_in(pair["clear"], whole["clear"], shrink)), None)
+        assert shrink is not None  # 64 never fits
+        assert pair["cloudy"].shape == pair["clear"].shape == (3, 8, 8)
+        assert _lies_in(pair["cloudy"], whole["cloudy"], shrink)
+        seen.add(shrink)
+    assert seen == {1, 4}
+
+
+def _lies_in(small: torch.Tensor, whole: torch.Tensor, shrink: int) -> bool:
+    """Whether a crop of `whole`, averaged down, is `small`."""
+    windows = whole.unfold(1, 8 * shrink, 1).unfold(2, 8 * shrink, 1)  # C, rows, cols, 8 s, 8 s
+    means = windows.unflatten(3, (8, shrink)).unflatten(5, (8, shrink)).mean((4, 6))
+    return bool(((means - small[:, None, None]).abs() < 1e-6).all(-1).all(-1).all(0).any())
+
+
+def test_shrinks_below_one_or_of_whole_images_are_refused(root: Path) -> None:
+    for shrinks, crop in (((0,), 16), ((), 16), ((1, 2), None)):
+        with pytest.raises(ConfigError, match="shrinks="):
+            PairData([Source("pairs", hold_out=("v",))], root=str(root), shrinks=shrinks, crop=crop)
+
+
 def test_first_steps_without_their_crop_are_refused(root: Path) -> None:
     with pytest.raises(ConfigError, match="without first_crop"):
         PairData([Source("pairs", hold_out=("v",))], root=str(root), first_steps=3)

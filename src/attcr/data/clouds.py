@@ -73,7 +73,7 @@ THIN = CloudKind(
 )
 """A veil as in RICE1: everything shows through, paler."""
 HAZE = replace(THIN, thickness=(2.0, 12.0))
-"""The same and thinner, to train on: most veils are thinner than RICE1's."""
+"""The same and thinner, to train on."""
 THIN_BROKEN = CloudKind(
     cover=(0.2, 0.9), thickness=(2.0, 12.0), smoothness=(1.6, 2.3), unevenness=(0.0, 0.0), shift=(0.0, 0.0)
 )

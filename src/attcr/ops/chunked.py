@@ -12,6 +12,8 @@ the step worth its calls.
 
 The backward walks the steps from the last to the first and recomputes all but the output, the normaliser and the
 state that each step began with (about d*d numbers per block of tokens).
+
+Where native.py serves, its scan does both instead, and the states stay unfilled.
 """
 
 # B batch, I items handled at once, h heads, N tokens, d head dim, w > d width of v with its column of ones,
@@ -23,6 +25,7 @@ import threading
 import torch
 from torch import Tensor
 
+from attcr.ops import native
 from attcr.ops.naive import EPS
 
 CHUNK = 64
@@ -231,7 +234,10 @@ def _scan_into(q: Tensor, k: Tensor, v: Tensor, carry: Tensor, out: Tensor, z_ou
 def _attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Give the output, and for the backward the normaliser and the state that each step began with."""
     out, z, states = _empty_results(q, k, v)
-    _scan_into(q, k, v, no_carry(q), out, z, states)
+    if native.serves(q):
+        native.scan(q, k, v, out, z)
+    else:
+        _scan_into(q, k, v, no_carry(q), out, z, states)
     return out, z, states
 
 
@@ -257,6 +263,9 @@ def _attend_backward(
     v these are three products of one form.
     """
     grads: tuple[Tensor, Tensor, Tensor] = _empty_grads(grad, q, k, v, out, z, states)
+    if native.serves(q):
+        native.scan_backward(grad, q, k, v, out, z, *grads)
+        return grads
     steps, dim = _Steps(q), q.shape[3]
     width = _width(dim)
     room = (steps.lanes, steps.chunks)

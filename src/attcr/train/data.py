@@ -9,6 +9,7 @@ from typing import Literal
 import lightning.pytorch as pl
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset, Sampler, Subset
 
 from attcr.data import (
@@ -89,8 +90,9 @@ class NumberedPairs(Dataset[Pair]):
         seed: int,
         first_crop: int | None = None,
         first_count: int = 0,
+        shrinks: Sequence[int] = (1,),
     ) -> None:
-        self.sources, self.sets = sources, sets
+        self.sources, self.sets, self.shrinks = sources, sets, shrinks
         self.first_crop, self.first_count = first_crop, first_count
         self.weights = torch.tensor([source.weight for source in sources], dtype=torch.float64)
         self.crop, self.augment, self.clear_share, self.seed = crop, augment, clear_share, seed
@@ -106,7 +108,7 @@ class NumberedPairs(Dataset[Pair]):
             index = _order(len(pairs), self.seed, number // len(pairs))[number % len(pairs)]
         pair = pairs[index]
         crop = self.first_crop if number < self.first_count else self.crop
-        cloudy, clear = crop_pair(pair["cloudy"], pair["clear"], crop, generator=generator)
+        cloudy, clear = self._cut(pair["cloudy"], pair["clear"], crop, generator)
         if self.augment:
             cloudy, clear = turn_pair(cloudy, clear, generator=generator)
         if self.sources[which].dataset == "simulated":
@@ -115,6 +117,17 @@ class NumberedPairs(Dataset[Pair]):
         if self.clear_share and float(torch.rand((), generator=generator)) < self.clear_share:
             cloudy = clear.clone()
         return {"cloudy": cloudy.contiguous(), "clear": clear.contiguous(), "name": pair["name"]}
+
+    def _cut(
+        self, cloudy: Tensor, clear: Tensor, crop: int | None, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """A random square of `crop` pixels, of the pair as it is or averaged down by one of the shrinks that fit."""
+        if crop is None or len(self.shrinks) == 1:
+            return crop_pair(cloudy, clear, crop, generator=generator)
+        fit = [shrink for shrink in self.shrinks if crop * shrink <= min(clear.shape[-2:])]
+        shrink = fit[int(torch.randint(len(fit), (), generator=generator))] if fit else 1
+        cloudy, clear = crop_pair(cloudy, clear, crop * shrink, generator=generator)
+        return (cloudy, clear) if shrink == 1 else (F.avg_pool2d(cloudy, shrink), F.avg_pool2d(clear, shrink))
 
 
 @lru_cache(maxsize=4)
@@ -160,6 +173,7 @@ class PairData(pl.LightningDataModule):
         crop: int | None = 256,
         first_crop: int | None = None,
         first_steps: int = 0,
+        shrinks: tuple[int, ...] = (1,),
         augment: bool = True,
         clear_share: float = 0.0,
         val_crop: int | None = None,
@@ -177,6 +191,9 @@ class PairData(pl.LightningDataModule):
             crop: pixels of the random square cut from each pair; None for whole images.
             first_crop: pixels of the square in the first steps, smaller than `crop`: more images for the same work.
             first_steps: how many steps that is.
+            shrinks: factors by which pairs are averaged down before the crop, drawn anew for each pair among those that
+                leave it as large as the crop: a whole image at an eighth of its size teaches tone and what cloud hides
+                at a 64th of the work. Name a factor twice to draw it twice as often.
             augment: flips and quarter turns.
             clear_share: share of the pairs whose cloudy side is the clear one, so that clear images stay as they are.
             val_crop: pixels of the middle square that is validated on; None for whole images.
@@ -194,7 +211,12 @@ class PairData(pl.LightningDataModule):
         self.sources = [replace(source, root=str(Path(root, source.root))) for source in sources]
         if first_steps and first_crop is None:
             raise ConfigError(f"first_steps={first_steps} without first_crop has no effect: give both or none")
+        if not shrinks or min(shrinks) < 1 or (crop is None and tuple(shrinks) != (1,)):
+            raise ConfigError(
+                f"shrinks={tuple(shrinks)} with crop={crop}: factors of at least 1, and a crop to cut after"
+            )
         self.batch_size, self.crop, self.augment = batch_size, crop, augment
+        self.shrinks = tuple(shrinks)
         self.first_crop, self.first_steps = first_crop, first_steps
         self.clear_share, self.val_crop, self.val_count = clear_share, val_crop, val_count
         self.cache, self.workers, self.seed = cache, workers, seed
@@ -216,6 +238,7 @@ class PairData(pl.LightningDataModule):
             augment=self.augment,
             clear_share=self.clear_share,
             seed=self.seed,
+            shrinks=self.shrinks,
         )
         self._val = [self._held_out(source, pairs) for source, pairs in zip(self.sources, held, strict=True)]
 

@@ -166,6 +166,7 @@ class Publish(Callback):
             "crop": data.crop,
             "first_crop": data.first_crop,
             "first_steps": data.first_steps,
+            "shrinks": list(data.shrinks),
             "start_from": pl_module.hparams["start_from"],
             "data": data.describe(),
             "loss": pl_module.hparams["loss"],

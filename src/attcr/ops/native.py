@@ -1,0 +1,99 @@
+"""The operator as a scan that is compiled on this machine: for training on CPUs, by who has a C++ compiler.
+
+ATTCR_NATIVE=1 asks for it; nothing else in attcr needs a compiler. A token costs d*d multiplications and no trip to
+memory, where the chunked operator makes a dozen passes. Sums run from the first token to the last, so its rounding
+grows with their number (4e-7 at 16,384 tokens against 1e-7): longer sequences than MOST_TOKENS stay chunked.
+"""
+
+import hashlib
+import os
+import platform
+import shlex
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from attcr.errors import ConfigError
+
+SIZES = (8, 12, 16, 24, 32, 48)
+"""Head dims that are compiled."""
+MOST_TOKENS = 2**18
+_SOURCE = Path(__file__).with_name("native.cpp")
+_FLAGS = ["-O3", "-march=native", "-std=gnu++20", "-fno-trapping-math", "-fno-signed-zeros", "-fPIC"]
+
+
+def serves(q: Tensor) -> bool:
+    """Whether the scan was asked for and can take tokens like q."""
+    return (
+        os.environ.get("ATTCR_NATIVE") == "1"
+        and q.device.type == "cpu"
+        and q.dtype in (torch.float32, torch.bfloat16)
+        and q.shape[3] in SIZES
+        and q.shape[2] <= MOST_TOKENS
+        and _load()
+    )
+
+
+def scan(q: Tensor, k: Tensor, v: Tensor, out: Tensor, z: Tensor) -> None:
+    """Fill the output and the normaliser."""
+    torch.ops.attcr.scan(_dense(q), _dense(k), _dense(v), out, z)
+
+
+def scan_backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, z: Tensor, *grads: Tensor) -> None:
+    """Fill the gradients to q, k and v."""
+    torch.ops.attcr.scan_backward(_dense(grad), _dense(q), _dense(k), _dense(v), _dense(out), z.contiguous(), *grads)
+
+
+def _dense(x: Tensor) -> Tensor:
+    return x if x.stride(3) == 1 else x.contiguous()
+
+
+@cache
+def _load() -> bool:
+    torch.ops.load_library(str(_build()))
+    return True
+
+
+def _build() -> Path:
+    """Compile unless that was done before for this source, torch and processor; give the library's path."""
+    cpu = next((line for line in _lines("/proc/cpuinfo") if line.startswith("flags")), platform.processor())
+    key = "\n".join([_SOURCE.read_text(), torch.__version__, platform.platform(), cpu, *_FLAGS])
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "attcr")
+    library = folder / f"native-{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
+    if library.exists():
+        return library
+    folder.mkdir(parents=True, exist_ok=True)
+    compiler = shlex.split(os.environ.get("CXX", "c++"))
+    home = Path(torch.__file__).parent
+    with tempfile.TemporaryDirectory(dir=folder) as room:
+        made, linked = str(Path(room, "native.o")), str(Path(room, "native.so"))
+        abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
+        _run([*compiler, *_FLAGS, abi, "-fopenmp", "-isystem", f"{home}/include", "-c", str(_SOURCE), "-o", made])
+        # Linked without -fopenmp: threads are torch's, whose OpenMP is loaded already; a second one would fight it.
+        _run([*compiler, "-shared", made, f"-L{home}/lib", "-ltorch_cpu", "-lc10", "-o", linked])
+        os.replace(linked, library)  # noqa: PTH105
+    return library
+
+
+def _lines(path: str) -> list[str]:
+    return Path(path).read_text().splitlines() if Path(path).exists() else []
+
+
+def _run(command: list[str]) -> None:
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise ConfigError(
+            f"ATTCR_NATIVE=1 needs a C++ compiler, and there is no {command[0]}: install g++ or clang, name another "
+            "with CXX, or leave ATTCR_NATIVE unset for the operator that needs none"
+        ) from None
+    except subprocess.CalledProcessError as error:
+        tail = "\n".join(error.stderr.splitlines()[-15:])
+        raise ConfigError(
+            f"ATTCR_NATIVE=1: the compiler failed; leave it unset for the operator that needs none.\n"
+            f"{shlex.join(command)}\n{tail}"
+        ) from None

@@ -1,0 +1,116 @@
+"""The compiled scan against the definition."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from test_chunked import TOLERANCE, empty_memory_is_nan, make_qkv, relative_error, run_with_gradients
+from torch import Tensor
+
+from attcr.errors import ConfigError
+from attcr.model import ATTCR, ATTCRConfig
+from attcr.ops import native, triangular_attention
+
+__all__ = ["empty_memory_is_nan"]  # a fixture
+
+needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler here")
+
+
+@pytest.fixture
+def asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ATTCR_NATIVE", "1")
+
+
+@needs_compiler
+@pytest.mark.usefixtures("asked_for")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dim", native.SIZES)
+@pytest.mark.parametrize("tokens", [1, 31, 33, 1000])
+def test_scan_is_the_definition(dtype: torch.dtype, dim: int, tokens: int) -> None:
+    qkv = make_qkv(2, 4, tokens, dim, dtype=dtype)
+    assert native.serves(qkv[0])
+    grad = torch.randn(2, 4, tokens, dim, generator=torch.Generator().manual_seed(1)).to(dtype)
+    expected, expected_grads = run_with_gradients("naive", qkv, grad)
+    got, got_grads = run_with_gradients("auto", qkv, grad)
+    assert got.dtype == dtype
+    assert relative_error(got, expected) < TOLERANCE[dtype]
+    scale = max(float(g.abs().max()) for g in expected_grads)
+    for got_grad, expected_grad in zip(got_grads, expected_grads, strict=True):
+        assert relative_error(got_grad, expected_grad, scale) < TOLERANCE[dtype]
+
+
+@needs_compiler
+@pytest.mark.usefixtures("asked_for")
+def test_far_below_and_above_zero() -> None:
+    """The feature map underflows far below zero, and there its gradient is 0."""
+    q, k, v = make_qkv(1, 2, 40, 12)
+    q, k = ((x * 60).detach().requires_grad_() for x in (q, k))
+    grad = torch.ones(1, 2, 40, 12)
+    expected, expected_grads = run_with_gradients("naive", [q, k, v], grad)
+    got, got_grads = run_with_gradients("auto", [q, k, v], grad)
+    assert relative_error(got, expected) < 1e-5
+    for got_grad, expected_grad in zip(got_grads, expected_grads, strict=True):
+        assert relative_error(got_grad, expected_grad) < 1e-4
+
+
+@needs_compiler
+@pytest.mark.usefixtures("asked_for")
+def test_nan_stays_in_its_item_and_direction() -> None:
+    q, k, v = (x.detach() for x in make_qkv(2, 2, 100, 12))
+    k[0, 0, 50, 3] = float("nan")
+    out = triangular_attention(q, k, v)
+    assert out[0, 0, 50:].isnan().all()
+    out[0, 0, 50:] = 0
+    assert not out.isnan().any()
+
+
+@needs_compiler
+def test_network_is_the_same_with_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    network = ATTCR(ATTCRConfig(dim=24, blocks=(1, 1, 2, 1, 1)))
+    image = torch.rand(2, 3, 40, 36)
+
+    def run() -> tuple[Tensor, list[Tensor]]:
+        out = network(image)
+        return out, list(torch.autograd.grad(out.square().mean(), list(network.parameters())))
+
+    plain, plain_grads = run()
+    monkeypatch.setenv("ATTCR_NATIVE", "1")
+    scanned, scanned_grads = run()
+    assert not torch.equal(plain, scanned)  # it did run
+    assert relative_error(scanned, plain) < 1e-5
+    for got, expected in zip(scanned_grads, plain_grads, strict=True):
+        assert relative_error(got, expected) < 1e-3
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        torch.zeros(1, 2, 5, 12, dtype=torch.float64),
+        torch.zeros(1, 2, 5, 20),
+        torch.zeros(1, 2, 1, 12).expand(1, 2, native.MOST_TOKENS + 1, 12),
+    ],
+    ids=["float64", "a head of 20", "a long sequence"],
+)
+@pytest.mark.usefixtures("asked_for")
+def test_others_stay_chunked(tokens: Tensor) -> None:
+    assert not native.serves(tokens)
+
+
+def test_nothing_is_compiled_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ATTCR_NATIVE", raising=False)
+    monkeypatch.setattr(native, "_load", lambda: pytest.fail("it was built"))
+    assert not native.serves(torch.zeros(1, 2, 5, 12))
+
+
+@pytest.mark.parametrize(("compiler", "message"), [("no-such-compiler", "needs a C"), ("false", "the compiler failed")])
+def test_a_missing_or_failing_compiler_is_told(
+    compiler: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CXX", compiler)
+    with pytest.raises(ConfigError, match=message):
+        native._build()
+    assert not any(name.endswith(".so") for _, _, names in os.walk(tmp_path) for name in names)
