@@ -131,11 +131,15 @@ def _git(*arguments: str) -> str:
 
 
 def _training(provenance: dict[str, Any]) -> str:
-    first = provenance.get("first_steps")
-    crops = f"{first} of {provenance['first_crop']} px, the rest " if first else ""
+    crop = provenance["crop"]
+    crops = (
+        ", ".join(f"{size} px from step {step} on" for step, size in crop.items())
+        if isinstance(crop, dict)
+        else f"{crop} px"
+    )
     started = f"from {Path(provenance['start_from']).stem}, " if provenance.get("start_from") else ""
     return (
-        f"{started}{provenance['steps']} steps of {provenance['batch']} crops, {crops}of {provenance['crop']} px, "
+        f"{started}{provenance['steps']} steps of {provenance['batch']} crops, {crops}, "
         f"{provenance['loss']}, {provenance['precision']}, 2 CPU cores"
     )
 

@@ -16,9 +16,9 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def numbered(root: Path, **changes: float) -> NumberedPairs:
+def numbered(root: Path, **changes: object) -> NumberedPairs:
     source = Source("pairs", str(root), hold_out=("v",))
-    settings = {"crop": 16, "augment": True, "clear_share": 0.0, "seed": 0, **changes}
+    settings = {"crops": {0: 16}, "augment": True, "clear_share": 0.0, "seed": 0, **changes}
     return NumberedPairs([source], [source.open("train", cache=False)], **settings)  # type: ignore[arg-type]
 
 
@@ -55,12 +55,13 @@ def test_a_share_of_the_pairs_is_clear_on_both_sides(root: Path) -> None:
 
 
 def test_the_first_pairs_are_cut_smaller(root: Path) -> None:
-    data = numbered(root, first_crop=8, first_count=4)
-    assert [data[n]["clear"].shape[-1] for n in (0, 3, 4, 9)] == [8, 8, 16, 16]
+    data = numbered(root, crops={0: 8, 2: 16, 3: 24})
+    data.items = 2
+    assert [data[n]["clear"].shape[-1] for n in (0, 3, 4, 5, 6, 19)] == [8, 8, 16, 16, 24, 24]
 
 
 def test_pairs_averaged_down_show_the_same_ground_on_both_sides(root: Path) -> None:
-    data = numbered(root, crop=8, augment=False, shrinks=(1, 4, 64))  # type: ignore[arg-type]
+    data = numbered(root, crops={0: 8}, augment=False, shrinks=(1, 4, 64))
     source = data.sets[0]
     side = source[0]["clear"].shape[-1]
     assert side % 8 == 0
@@ -90,9 +91,9 @@ def test_shrinks_below_one_or_of_whole_images_are_refused(root: Path) -> None:
             PairData([Source("pairs", hold_out=("v",))], root=str(root), shrinks=shrinks, crop=crop)
 
 
-def test_first_steps_without_their_crop_are_refused(root: Path) -> None:
-    with pytest.raises(ConfigError, match="without first_crop"):
-        PairData([Source("pairs", hold_out=("v",))], root=str(root), first_steps=3)
+def test_a_crop_that_begins_late_is_refused(root: Path) -> None:
+    with pytest.raises(ConfigError, match="from step 0 on"):
+        PairData([Source("pairs", hold_out=("v",))], root=str(root), crop={1: 16})
 
 
 def test_validation_holds_no_training_image(root: Path) -> None:

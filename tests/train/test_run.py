@@ -68,8 +68,7 @@ def test_every_recipe_of_pictures_takes_two_steps(recipe: str, tmp_path: Path) -
     link_pairs(tmp_path / dataset, folders, names)
     train(
         [
-            *("--config", recipe, *TINY, f"--data.root={tmp_path}", "--data.crop=16", "--data.batch_size=2"),
-            *("--data.first_crop=8", "--data.first_steps=1"),
+            *("--config", recipe, *TINY, f"--data.root={tmp_path}", "--data.crop={0: 8, 1: 16}", "--data.batch_size=2"),
             *("--data.val_crop=16", "--data.val_count=2", "--trainer.max_steps=2", "--trainer.val_check_interval=2"),
             *("--data.cache=false", f"--trainer.default_root_dir={tmp_path / 'run'}"),
         ]
@@ -108,8 +107,8 @@ def test_the_rgb_thin_recipe_takes_two_steps(tmp_path: Path) -> None:
     make_pairs(tmp_path, ("unused", "clear_s2_rgb"), names)
     train(
         [
-            *("--config", "rgb-thin", *TINY, f"--data.root={tmp_path}", "--data.crop=16", "--data.val_count=2"),
-            *("--data.first_crop=8", "--data.first_steps=1"),
+            *("--config", "rgb-thin", *TINY, f"--data.root={tmp_path}", "--data.crop={0: 8, 1: 16}"),
+            "--data.val_count=2",
             *("--trainer.max_steps=2", "--trainer.val_check_interval=2", "--data.cache=false"),
             f"--trainer.default_root_dir={tmp_path / 'run'}",
         ]

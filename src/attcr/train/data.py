@@ -1,6 +1,6 @@
 """What a run trains on: data sets, mixed by weight, in an order that depends on nothing but the seed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -84,18 +84,19 @@ class NumberedPairs(Dataset[Pair]):
         sources: Sequence[Source],
         sets: Sequence[Pairs],
         *,
-        crop: int | None,
+        crops: Mapping[int, int | None],
         augment: bool,
         clear_share: float,
         seed: int,
-        first_crop: int | None = None,
-        first_count: int = 0,
         shrinks: Sequence[int] = (1,),
     ) -> None:
         self.sources, self.sets, self.shrinks = sources, sets, shrinks
-        self.first_crop, self.first_count = first_crop, first_count
         self.weights = torch.tensor([source.weight for source in sources], dtype=torch.float64)
-        self.crop, self.augment, self.clear_share, self.seed = crop, augment, clear_share, seed
+        self.augment, self.clear_share, self.seed = augment, clear_share, seed
+        self.crops = crops
+        """By the step from which on each holds."""
+        self.items = 1
+        """Pairs in a step."""
 
     def __getitem__(self, number: int) -> Pair:
         """Pair `number` of the run."""
@@ -107,7 +108,7 @@ class NumberedPairs(Dataset[Pair]):
         else:
             index = _order(len(pairs), self.seed, number // len(pairs))[number % len(pairs)]
         pair = pairs[index]
-        crop = self.first_crop if number < self.first_count else self.crop
+        crop = self.crops[max(step for step in self.crops if step <= number // self.items)]
         cloudy, clear = self._cut(pair["cloudy"], pair["clear"], crop, generator)
         if self.augment:
             cloudy, clear = turn_pair(cloudy, clear, generator=generator)
@@ -170,9 +171,7 @@ class PairData(pl.LightningDataModule):
         *,
         root: str = ".",
         batch_size: int = 16,
-        crop: int | None = 256,
-        first_crop: int | None = None,
-        first_steps: int = 0,
+        crop: int | dict[int, int] | None = 256,
         shrinks: tuple[int, ...] = (1,),
         augment: bool = True,
         clear_share: float = 0.0,
@@ -188,9 +187,8 @@ class PairData(pl.LightningDataModule):
             sources: the data sets, mixed by their weights.
             root: the folder that the sources' own roots start from.
             batch_size: pairs in a step and process.
-            crop: pixels of the random square cut from each pair; None for whole images.
-            first_crop: pixels of the square in the first steps, smaller than `crop`: more images for the same work.
-            first_steps: how many steps that is.
+            crop: pixels of the random square cut from each pair; None for whole images. `{0: 64, 1500: 128}` is 64 from
+                step 0 on and 128 from step 1500 on: small squares are more images for the same work.
             shrinks: factors by which pairs are averaged down before the crop, drawn anew for each pair among those that
                 leave it as large as the crop: a whole image at an eighth of its size teaches tone and what cloud hides
                 at a 64th of the work. Name a factor twice to draw it twice as often.
@@ -209,15 +207,14 @@ class PairData(pl.LightningDataModule):
         if not 0 <= clear_share < 1:
             raise ConfigError(f"clear_share={clear_share} must be at least 0 and below 1")
         self.sources = [replace(source, root=str(Path(root, source.root))) for source in sources]
-        if first_steps and first_crop is None:
-            raise ConfigError(f"first_steps={first_steps} without first_crop has no effect: give both or none")
+        if isinstance(crop, dict) and 0 not in crop:
+            raise ConfigError(f"crop={crop} does not say the crop from step 0 on")
         if not shrinks or min(shrinks) < 1 or (crop is None and tuple(shrinks) != (1,)):
             raise ConfigError(
                 f"shrinks={tuple(shrinks)} with crop={crop}: factors of at least 1, and a crop to cut after"
             )
         self.batch_size, self.crop, self.augment = batch_size, crop, augment
         self.shrinks = tuple(shrinks)
-        self.first_crop, self.first_steps = first_crop, first_steps
         self.clear_share, self.val_crop, self.val_count = clear_share, val_crop, val_count
         self.cache, self.workers, self.seed = cache, workers, seed
         self._train: NumberedPairs | None = None
@@ -234,7 +231,7 @@ class PairData(pl.LightningDataModule):
         self._train = NumberedPairs(
             self.sources,
             sets,
-            crop=self.crop,
+            crops=self.crops(),
             augment=self.augment,
             clear_share=self.clear_share,
             seed=self.seed,
@@ -253,6 +250,10 @@ class PairData(pl.LightningDataModule):
         chosen = [i * len(pairs) // count for i in range(count)]
         return Subset(_Middle(source, pairs, self.val_crop, self.seed), chosen)
 
+    def crops(self) -> dict[int, int | None]:
+        """The crop by the step from which on it holds."""
+        return dict(self.crop) if isinstance(self.crop, dict) else {0: self.crop}
+
     def describe(self) -> list[dict[str, object]]:
         """What was trained on, for the provenance of the weights."""
         described: list[dict[str, object]] = []
@@ -270,8 +271,7 @@ class PairData(pl.LightningDataModule):
         assert self._train is not None
         assert self.trainer is not None
         share = self.trainer.accumulate_grad_batches
-        self._train.first_crop = self.first_crop
-        self._train.first_count = self.first_steps * share * self.batch_size * self.trainer.world_size
+        self._train.items = share * self.batch_size * self.trainer.world_size
         if self.trainer.max_steps < 1:
             raise ConfigError("a run is measured in steps here: set trainer.max_steps")
         sampler = NumberSampler(

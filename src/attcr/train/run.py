@@ -164,8 +164,6 @@ class Publish(Callback):
             "steps": trainer.global_step,
             "batch": data.batch_size * trainer.world_size * trainer.accumulate_grad_batches,
             "crop": data.crop,
-            "first_crop": data.first_crop,
-            "first_steps": data.first_steps,
             "shrinks": list(data.shrinks),
             "start_from": pl_module.hparams["start_from"],
             "data": data.describe(),
