@@ -137,9 +137,11 @@ def _training(provenance: dict[str, Any]) -> str:
         if isinstance(crop, dict)
         else f"{crop} px"
     )
+    shrinks = [shrink for shrink in provenance.get("shrinks", [1]) if shrink > 1]
+    smaller = f", at full size or averaged down by {', '.join(map(str, shrinks))}" if shrinks else ""
     started = f"from {Path(provenance['start_from']).stem}, " if provenance.get("start_from") else ""
     return (
-        f"{started}{provenance['steps']} steps of {provenance['batch']} crops, {crops}, "
+        f"{started}{provenance['steps']} steps of {provenance['batch']} crops, {crops}{smaller}, "
         f"{provenance['loss']}, {provenance['precision']}, 2 CPU cores"
     )
 

@@ -20,7 +20,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ 
 
 @pytest.fixture
 def asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ATTCR_NATIVE", "1")
+    monkeypatch.setattr(native, "ASKED", True)
 
 
 @needs_compiler
@@ -57,6 +57,25 @@ def test_far_below_and_above_zero() -> None:
 
 @needs_compiler
 @pytest.mark.usefixtures("asked_for")
+def test_tokens_in_any_layout() -> None:
+    """Gradients come expanded from one number, tokens transposed."""
+    qkv = [x.detach().mT.contiguous().mT.requires_grad_() for x in make_qkv(2, 2, 50, 12)]
+    assert qkv[0].stride(3) != 1
+    expected, got = (torch.autograd.grad(triangular_attention(*qkv, impl=i).sum(), qkv) for i in ("naive", "auto"))
+    for got_grad, expected_grad in zip(got, expected, strict=True):
+        assert relative_error(got_grad, expected_grad, float(expected[2].abs().max())) < 1e-5
+
+
+@needs_compiler
+@pytest.mark.usefixtures("asked_for")
+def test_many_tokens_that_are_all_alike() -> None:
+    q, k, v = (x.detach()[:, :, :1].expand(1, 2, native.MOST_TOKENS, 12) for x in make_qkv(1, 2, 1, 12))
+    assert native.serves(q)
+    assert relative_error(triangular_attention(q, k, v), v) < 1e-3
+
+
+@needs_compiler
+@pytest.mark.usefixtures("asked_for")
 def test_nan_stays_in_its_item_and_direction() -> None:
     q, k, v = (x.detach() for x in make_qkv(2, 2, 100, 12))
     k[0, 0, 50, 3] = float("nan")
@@ -76,8 +95,9 @@ def test_network_is_the_same_with_and_without(monkeypatch: pytest.MonkeyPatch) -
         out = network(image)
         return out, list(torch.autograd.grad(out.square().mean(), list(network.parameters())))
 
+    monkeypatch.setattr(native, "ASKED", False)
     plain, plain_grads = run()
-    monkeypatch.setenv("ATTCR_NATIVE", "1")
+    monkeypatch.setattr(native, "ASKED", True)
     scanned, scanned_grads = run()
     assert not torch.equal(plain, scanned)  # it did run
     assert relative_error(scanned, plain) < 1e-5
@@ -100,7 +120,7 @@ def test_others_stay_chunked(tokens: Tensor) -> None:
 
 
 def test_nothing_is_compiled_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ATTCR_NATIVE", raising=False)
+    monkeypatch.setattr(native, "ASKED", False)
     monkeypatch.setattr(native, "_load", lambda: pytest.fail("it was built"))
     assert not native.serves(torch.zeros(1, 2, 5, 12))
 
@@ -114,3 +134,10 @@ def test_a_missing_or_failing_compiler_is_told(
     with pytest.raises(ConfigError, match=message):
         native._build()
     assert not any(name.endswith(".so") for _, _, names in os.walk(tmp_path) for name in names)
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "attcr").write_text("in the way")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match="XDG_CACHE_HOME"):
+        native._load.__wrapped__()

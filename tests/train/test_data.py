@@ -70,19 +70,26 @@ def test_pairs_averaged_down_show_the_same_ground_on_both_sides(root: Path) -> N
     for number in range(40):
         pair = data[number]
         whole = source[source.names.index(pair["name"])]
-        shrink = next((shrink for shrink in (1, 4) if _lies_in(pair["clear"], whole["clear"], shrink)), None)
+        shrink = next((s for s in (1, 4) if (_places(pair["clear"], whole["clear"], s)).any()), None)
         assert shrink is not None  # 64 never fits
         assert pair["cloudy"].shape == pair["clear"].shape == (3, 8, 8)
-        assert _lies_in(pair["cloudy"], whole["cloudy"], shrink)
+        places = [_places(pair[side], whole[side], shrink) for side in ("cloudy", "clear")]
+        assert (places[0] & places[1]).any()
         seen.add(shrink)
     assert seen == {1, 4}
 
 
-def _lies_in(small: torch.Tensor, whole: torch.Tensor, shrink: int) -> bool:
-    """Whether a crop of `whole`, averaged down, is `small`."""
+def test_one_shrink_alone_is_taken(root: Path) -> None:
+    pair = numbered(root, crops={0: 8}, augment=False, shrinks=(4,))[0]
+    source = numbered(root).sets[0]
+    assert _places(pair["clear"], source[source.names.index(pair["name"])]["clear"], 4).any()
+
+
+def _places(small: torch.Tensor, whole: torch.Tensor, shrink: int) -> torch.Tensor:
+    """At which row and column a crop of `whole`, averaged down, is `small`."""
     windows = whole.unfold(1, 8 * shrink, 1).unfold(2, 8 * shrink, 1)  # C, rows, cols, 8 s, 8 s
     means = windows.unflatten(3, (8, shrink)).unflatten(5, (8, shrink)).mean((4, 6))
-    return bool(((means - small[:, None, None]).abs() < 1e-6).all(-1).all(-1).all(0).any())
+    return ((means - small[:, None, None]).abs() < 1e-6).all(-1).all(-1).all(0)
 
 
 def test_shrinks_below_one_or_of_whole_images_are_refused(root: Path) -> None:

@@ -135,6 +135,7 @@ def test_a_killed_run_resumes_to_the_same_bits(pairs: Path, tmp_path: Path) -> N
     checkpoint = tmp_path / "saved" / "step=5.ckpt"
     resumed = start(*run_args(pairs, tmp_path / "killed", 12), *averaging, f"--ckpt_path={checkpoint}")
     assert resumed.returncode == 0, resumed.stderr[-2000:]
+    assert "not resumable" not in resumed.stderr
     first, second = (load_file(tmp_path / name / "weights.safetensors") for name in ("whole", "killed"))
     assert all(torch.equal(first[name], second[name]) for name in first)
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <type_traits>
 
 namespace {
@@ -236,6 +237,15 @@ void Backward(const at::Tensor& grad_, const at::Tensor& q_, const at::Tensor& k
   });
 }
 
+void Check(std::initializer_list<const at::Tensor*> tokens, const at::Tensor& z) {
+  const at::Tensor& q = **tokens.begin();
+  for (const at::Tensor* x : tokens)
+    TORCH_CHECK(x->sizes() == q.sizes() && x->scalar_type() == q.scalar_type() && x->stride(3) == 1,
+                "tokens must be of one shape and type, dense in the last dimension");
+  TORCH_CHECK(z.is_contiguous() && z.numel() * q.size(3) == q.numel() && z.scalar_type() == at::kFloat,
+              "z must be one dense float32 a token");
+}
+
 template <typename F>
 void Dispatch(const at::Tensor& q, const F& call) {  // head sizes as in native.py
   const auto by_size = [&](auto type) {
@@ -254,12 +264,14 @@ void Dispatch(const at::Tensor& q, const F& call) {  // head sizes as in native.
 }
 
 void scan(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out, const at::Tensor& z) {
+  Check({&q, &k, &v, &out}, z);
   Dispatch(q, [&](auto type, auto size) { Forward<decltype(type), decltype(size)::value>(q, k, v, out, z); });
 }
 
 void scan_backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                    const at::Tensor& out, const at::Tensor& z, const at::Tensor& dq, const at::Tensor& dk,
                    const at::Tensor& dv) {
+  Check({&q, &k, &v, &out, &grad, &dq, &dk, &dv}, z);
   Dispatch(q, [&](auto type, auto size) {
     Backward<decltype(type), decltype(size)::value>(grad, q, k, v, out, z, dq, dk, dv);
   });

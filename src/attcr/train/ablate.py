@@ -211,14 +211,13 @@ def _spread(values: Sequence[float]) -> dict[str, float | None]:
 
 def _budget(network: ATTCRConfig, data: PairData, trainer: Budget, seeds: list[int]) -> dict[str, Any]:
     """What each run was given, and how little that is."""
-    if isinstance(data.crop, dict):
-        raise ConfigError(f"data.crop={data.crop}: the runs of an ablation keep one crop")
-    pixels = trainer.max_steps * data.batch_size * data.crop**2 if data.crop else None
+    pixels = trainer.max_steps * data.batch_size * data.crop**2 if isinstance(data.crop, int) else None
     return {
         "network": asdict(network),
         "steps": trainer.max_steps,
         "batch": data.batch_size,
         "crop": data.crop,
+        "shrinks": data.shrinks,
         "precision": trainer.precision,
         "seeds": seeds,
         "data": data.describe(),

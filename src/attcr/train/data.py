@@ -123,10 +123,10 @@ class NumberedPairs(Dataset[Pair]):
         self, cloudy: Tensor, clear: Tensor, crop: int | None, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         """A random square of `crop` pixels, of the pair as it is or averaged down by one of the shrinks that fit."""
-        if crop is None or len(self.shrinks) == 1:
+        if crop is None or tuple(self.shrinks) == (1,):
             return crop_pair(cloudy, clear, crop, generator=generator)
         fit = [shrink for shrink in self.shrinks if crop * shrink <= min(clear.shape[-2:])]
-        shrink = fit[int(torch.randint(len(fit), (), generator=generator))] if fit else 1
+        shrink = fit[int(torch.randint(len(fit), (), generator=generator))] if fit else min(self.shrinks)
         cloudy, clear = crop_pair(cloudy, clear, crop * shrink, generator=generator)
         return (cloudy, clear) if shrink == 1 else (F.avg_pool2d(cloudy, shrink), F.avg_pool2d(clear, shrink))
 
