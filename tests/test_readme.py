@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from attcr.weights import published
+
 README = (Path(__file__).parents[1] / "README.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.S)
 COMMANDS = [
@@ -34,3 +36,11 @@ def test_the_options_of_a_command_exist(command: str) -> None:
     )
     for option in (word for word in words if word.startswith("--")):
         assert option.split("=")[0] in answer.stdout, f"{command}: {' '.join(names)} has no {option}"
+
+
+def test_the_scores_are_those_of_the_weights_in_the_package() -> None:
+    for entry in published().values():
+        row = next(line for line in README.splitlines() if line.startswith(f"| [`{entry.name}`]"))
+        for score in entry.scores:
+            assert f"**{score.value:.2f}** [{score.low:.2f}, {score.high:.2f}]" in row
+            assert f"| {score.input_copied:.2f} |" in row

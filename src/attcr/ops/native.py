@@ -2,7 +2,7 @@
 
 ATTCR_NATIVE=1 asks for it; nothing else in attcr needs a compiler. A token costs d*d multiplications and no trip to
 memory, where the chunked operator makes a dozen passes. Sums run from the first token to the last, so rounding grows
-with their number: to 4e-7 of the output at 16,384 random tokens, to 4e-4 where 65,536 tokens are all alike. Longer
+with their number: to 4e-7 of the output at 16,384 random tokens, to 6e-4 where 65,536 tokens are all alike. Longer
 sequences than MOST_TOKENS stay chunked.
 """
 
