@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
-sys.path = [path for path in sys.path if not path.endswith("benchmarks")]  # operator.py there hides the standard one
-
 import argparse
 import json
 import multiprocessing
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path

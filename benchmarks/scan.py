@@ -3,16 +3,12 @@
 python benchmarks/scan.py, with the environment of docs/speed.md, "A training step"; 2 threads.
 """
 
-import sys
-
-del sys.path[0]  # benchmarks/operator.py would hide the standard library's
-
 import time
 from collections.abc import Callable
 
 import torch
 
-from attcr.model import ATTCR, ATTCRConfig
+from attcr.networks.attcr import ATTCR, ATTCRConfig
 from attcr.ops import native, triangular_attention
 
 

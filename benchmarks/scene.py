@@ -6,10 +6,6 @@ One run prints both figures: the time of `restore_scene` (read, normalise, blend
 item, preview) over that of the network alone, and the time with 30 % of the tiles cloudy over that with all.
 """
 
-import sys
-
-del sys.path[0]  # this folder: its operator.py would hide the standard library's from all that follows
-
 import argparse
 import tempfile
 import time
@@ -20,7 +16,7 @@ import rasterio
 import torch
 from rasterio.transform import from_origin
 
-from attcr.model import ATTCR, ATTCRConfig
+from attcr.networks.attcr import ATTCR, ATTCRConfig
 from attcr.restore import RestoreOptions, restore_scene
 from attcr.scenes.tiles import grid
 from attcr.sensors import RGB8

@@ -3,7 +3,7 @@
 import pytest
 
 from attcr.complexity import measure
-from attcr.model import ATTCRConfig
+from attcr.networks.attcr import ATTCRConfig
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_convolutions_are_counted_as_fvcore_does() -> None:
     fvcore = pytest.importorskip("fvcore.nn")
     import torch
 
-    from attcr.model import ATTCR
+    from attcr.networks.attcr import ATTCR
 
     config = ATTCRConfig.preset("tiny")
     counter = fvcore.FlopCountAnalysis(ATTCR(config), torch.rand(1, 3, 32, 32))

@@ -9,12 +9,12 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner
 
-from attcr.ablations import AblationConfig, build_network
 from attcr.cli import app
 from attcr.data.pairs import read_image
 from attcr.errors import ConfigError, DataError
 from attcr.gates import GateTrace, StageGate, draw_gates, save_one_channel, trace_files, trace_gates
-from attcr.model import ATTCR, ATTCRConfig
+from attcr.networks.ablations import AblationConfig, build_network
+from attcr.networks.attcr import ATTCR, ATTCRConfig
 from attcr.weights import convert_official, save_model
 from fakes import fake_image
 

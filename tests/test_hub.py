@@ -13,7 +13,7 @@ import pytest
 
 from attcr.errors import WeightsError
 from attcr.hub import fetch
-from attcr.model import ATTCR, ATTCRConfig
+from attcr.networks.attcr import ATTCR, ATTCRConfig
 from attcr.weights import load_model, save_model
 
 SMALL = ATTCRConfig(dim=8, blocks=(1, 1, 1, 1, 1), heads=(2, 2, 2, 2, 2))

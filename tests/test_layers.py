@@ -10,9 +10,10 @@ SOURCE = Path(__file__).parents[1] / "src" / "attcr"
 # Each line imports only from lines above it, or from its own room (`scenes.tiles` from `scenes.io`).
 LAYERS = [
     {"errors"},
+    {"files", "addresses"},
     {"ops", "sensors", "scenes", "protocols", "hub"},
-    {"model", "data", "viz"},
-    {"weights", "complexity", "ablations", "gates"},
+    {"networks", "data", "viz"},
+    {"weights", "complexity", "gates"},
     {"restore", "evaluate", "export"},
     {"fleet", "train", "serve", "xarray", "demo"},
     {"cli"},
@@ -50,5 +51,5 @@ def test_scenes_know_no_torch_and_the_model_no_geography() -> None:
         text = (SOURCE / module).read_text()
         if room_of(module) in {"scenes", "sensors"}:
             assert "import torch" not in text, f"{module} imports torch"
-        if room_of(module) in {"ops", "model"}:
+        if room_of(module) in {"ops", "networks"}:
             assert "rasterio" not in text, f"{module} knows rasterio"

@@ -12,9 +12,9 @@ import torch
 from pystac.extensions.mlm import AssetGeneralMLMExtension, MLMExtension
 from torch import Tensor
 
-import attcr.model
+import attcr.networks.attcr
 from attcr.errors import WeightsError
-from attcr.model import ATTCR, ATTCRConfig
+from attcr.networks.attcr import ATTCR, ATTCRConfig
 from attcr.ops import naive_triangular_attention
 from attcr.weights import (
     Published,
@@ -45,7 +45,7 @@ def read_parity(shared: Path, name: str) -> tuple[dict[str, Tensor], dict[str, T
 @pytest.mark.parametrize("name", ["rgb", "rice2", "sar", "single"])
 def test_the_authors_network_is_reproduced(shared: Path, name: str, impl: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if impl == "naive":
-        monkeypatch.setattr(attcr.model, "triangular_attention", naive_triangular_attention)
+        monkeypatch.setattr(attcr.networks.attcr, "triangular_attention", naive_triangular_attention)
     weights, tensors, heads = read_parity(shared, name)
     model = from_official({"params": weights}, heads=heads)
     image = tensors["input"].requires_grad_()

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from attcr.ablations import AblationConfig as AblationConfig
-    from attcr.ablations import build_network as build_network
     from attcr.fleet.run import FleetOptions as FleetOptions
     from attcr.fleet.run import run_fleet as run_fleet
     from attcr.gates import trace_gates as trace_gates
-    from attcr.model import ATTCR as ATTCR
-    from attcr.model import ATTCRConfig as ATTCRConfig
+    from attcr.networks.ablations import AblationConfig as AblationConfig
+    from attcr.networks.ablations import build_network as build_network
+    from attcr.networks.attcr import ATTCR as ATTCR
+    from attcr.networks.attcr import ATTCRConfig as ATTCRConfig
     from attcr.restore import RestoreOptions as RestoreOptions
     from attcr.restore import restore_array as restore_array
     from attcr.restore import restore_scene as restore_scene
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 # Public names and the module each lives in, imported on first use: `attcr --help` loads no torch.
 _PUBLIC = {
-    "ATTCR": "attcr.model",
-    "ATTCRConfig": "attcr.model",
-    "AblationConfig": "attcr.ablations",
+    "ATTCR": "attcr.networks.attcr",
+    "ATTCRConfig": "attcr.networks.attcr",
+    "AblationConfig": "attcr.networks.ablations",
     "FleetOptions": "attcr.fleet.run",
     "RestoreOptions": "attcr.restore",
-    "build_network": "attcr.ablations",
+    "build_network": "attcr.networks.ablations",
     "load_model": "attcr.weights",
     "restore_array": "attcr.restore",
     "restore_scene": "attcr.restore",

@@ -51,7 +51,7 @@ def info(
 ) -> None:
     """Print what a network costs: parameters, multiply-adds, stages, memory."""
     from attcr.complexity import measure
-    from attcr.model import ATTCRConfig
+    from attcr.networks.attcr import ATTCRConfig
 
     cost = measure(ATTCRConfig.preset(preset), size, size)
     if as_json:
@@ -77,7 +77,8 @@ def convert(
 ) -> None:
     """Turn a checkpoint of the authors' code into weights that attcr loads."""
     from attcr.errors import ConfigError
-    from attcr.weights import convert_official, sha256
+    from attcr.files import sha256
+    from attcr.weights import convert_official
 
     try:
         numbers = tuple(int(number) for number in heads.split(",")) if heads else None
@@ -476,8 +477,8 @@ def fleet_run(
     """
     import signal
 
+    from attcr.addresses import hide_secrets
     from attcr.fleet.run import FleetOptions, run_fleet
-    from attcr.fleet.secrets import hide_secrets
     from attcr.fleet.unit import with_settings
     from attcr.restore import RestoreOptions
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from attcr.model import ATTCR, ATTCRConfig, Attention
+from attcr.networks.attcr import ATTCR, ATTCRConfig, Attention
 from attcr.ops import triangular_attention
 
 

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attcr.data.clouds import CloudKind, simulate_clouds
+from attcr.data.simulate import CloudKind, simulate_clouds
 from attcr.errors import MissingExtraError
 from attcr.restore import Progress, RestoreOptions, restore_scene
 

@@ -34,10 +34,11 @@ from attcr.data import RICE1, RICE2, SEN12MSCR, TCLOUD, Pair, PairFolder, load_s
 from attcr.data.pairs import images_in, read_image, some
 from attcr.data.splits import names_sha256
 from attcr.errors import ConfigError, DataError, DataNotFoundError, ShapeError
+from attcr.files import sha256 as file_sha256
+from attcr.files import write_whole
 from attcr.protocols import Metric, Protocol, average, named, psnr
 from attcr.sensors import SEN12MSCR_RANGE
 from attcr.weights import find_weights, load_model
-from attcr.weights import sha256 as file_sha256
 
 CLOUDY = 0.1
 """A pixel is called cloudy when any band of input and reference differ by more, where 1 is the peak."""
@@ -221,9 +222,9 @@ def evaluate(
     report = _summarise(rows.done, benchmark, methods, rules, about)
     _write_figures(folder / "figures", report, rows.done, benchmark, methods[0], rules[0])
     for rule in rules:
-        _write(folder / f"images-{rule.name}.csv", _table(rows.done, methods, rule))
-    _write(folder / "report.json", json.dumps(report, indent=1) + "\n")
-    _write(folder / "report.md", _markdown(report, methods, rules))
+        write_whole(folder / f"images-{rule.name}.csv", _table(rows.done, methods, rule))
+    write_whole(folder / "report.json", json.dumps(report, indent=1) + "\n")
+    write_whole(folder / "report.md", _markdown(report, methods, rules))
     with (folder / "run.log").open("a") as log:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(started))
         took = time.time() - started
@@ -483,12 +484,6 @@ def _notes(rows: Sequence[Row], benchmark: Benchmark, rule: Protocol) -> list[st
         if sizes != [f"{published.size}x{published.size}"]:
             notes.append(f"the paper's images are {published.size}x{published.size}; these are {', '.join(sizes)}.")
     return notes
-
-
-def _write(path: Path, text: str) -> None:
-    half = path.with_name(path.name + ".half")
-    half.write_text(text, newline="")
-    half.replace(path)
 
 
 def _table(rows: Sequence[Row], methods: Sequence[Method], rule: Protocol) -> str:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from attcr.data.pairs import EIGHT_BIT, read_image
 from attcr.errors import ConfigError, DataError
-from attcr.model import ATTCR, Block
+from attcr.networks.attcr import ATTCR, Block
 from attcr.viz import new_figure, picture, save_figure
 
 Array = NDArray[Any]

@@ -1,12 +1,12 @@
 """Weights from elsewhere: the Hugging Face Hub, or any URL that fsspec reads. Checked by sha256, kept, fetched once."""
 
-import hashlib
-import os
 import re
 import tempfile
 from pathlib import Path
 
+from attcr.addresses import redact
 from attcr.errors import MissingExtraError, WeightsError
+from attcr.files import cache_folder, sha256
 
 try:
     import fsspec
@@ -28,10 +28,10 @@ def fetch(source: str) -> Path:
     address, _, digest = source.partition("#sha256=")
     digest = digest.lower()
     if digest and not _SHA256.fullmatch(digest):
-        raise WeightsError(f"{_shown(address)}: what follows #sha256= must be 64 hexadecimal digits")
+        raise WeightsError(f"{redact(address)}: what follows #sha256= must be 64 hexadecimal digits")
     hub = _HUB.fullmatch(address)
     if address.startswith("hf://") and not hub:
-        raise WeightsError(f"{_shown(address)}: expected hf://OWNER/NAME[/FILE][@REVISION]")
+        raise WeightsError(f"{redact(address)}: expected hf://OWNER/NAME[/FILE][@REVISION]")
     return _from_hub(hub, digest) if hub else _from_url(address, digest)
 
 
@@ -50,8 +50,8 @@ def _from_hub(address: re.Match[str], digest: str) -> Path:
 
 def _from_url(url: str, digest: str) -> Path:
     if not digest:
-        raise WeightsError(f"{_shown(url)}: add #sha256=HEX to the address, so that what comes can be checked")
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "attcr")
+        raise WeightsError(f"{redact(url)}: add #sha256=HEX to the address, so that what comes can be checked")
+    folder = cache_folder()
     kept = folder / f"{digest}.safetensors"
     if not kept.is_file():
         folder.mkdir(parents=True, exist_ok=True)
@@ -62,26 +62,21 @@ def _from_url(url: str, digest: str) -> Path:
                 show = TqdmCallback(tqdm_kwargs={"desc": kept.name[:12], "unit": "B", "unit_scale": True})
                 filesystem.get_file(path, str(new), callback=show)
             except Exception as error:  # every kind of store has errors of its own
-                raise WeightsError(f"{_shown(url)} cannot be fetched: {_first_line(error)}") from error
-            _check(new, digest, _shown(url))
+                raise WeightsError(f"{redact(url)} cannot be fetched: {_first_line(error)}") from error
+            _check(new, digest, redact(url))
             new.replace(kept)
-    _check(kept, digest, _shown(url))
+    _check(kept, digest, redact(url))
     return kept
 
 
 def _check(path: Path, due: str, source: str) -> None:
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    found = sha256(path)
     if found != due:
         path.resolve().unlink()  # in the Hub's cache the path is a link
         path.unlink(missing_ok=True)
         raise WeightsError(f"{source}: came with sha256 {found}, expected {due}. It was not kept; fetch it again")
 
 
-def _shown(url: str) -> str:
-    """A URL without user, password and signature."""
-    return re.sub(r"//[^/@]*@", "//", url.partition("?")[0])
-
-
 def _first_line(error: BaseException) -> str:
     line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return re.sub(r"\w+://\S+", lambda url: _shown(url[0]), line)
+    return re.sub(r"\w+://\S+", lambda url: redact(url[0]), line)

@@ -18,7 +18,8 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from attcr.errors import AttcrError, ConfigError, WeightsError
-from attcr.model import ATTCR, ATTCRConfig
+from attcr.files import sha256, write_whole
+from attcr.networks.attcr import ATTCR, ATTCRConfig
 
 FORMAT = "attcr-1"
 
@@ -124,12 +125,7 @@ def save_model(model: ATTCR, path: str | os.PathLike[str], *, provenance: Mappin
     }
     digest = _digest_of(*_parts(safetensors.torch.save(tensors, metadata)))
     content = safetensors.torch.save(tensors, {**metadata, "sha256": digest})
-    partial = Path(f"{os.fspath(path)}.partial")
-    with partial.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    write_whole(path, content)
     return hashlib.sha256(content).hexdigest()
 
 
@@ -340,17 +336,3 @@ def convert_official(
         raise WeightsError(f"{path}: {error}") from error
     save_model(model, target, provenance={"converted_from": path.name, "sha256": sha256(path)})
     return model
-
-
-def sha256(path: str | os.PathLike[str]) -> str:
-    """The sha256 of a file."""
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _digest(file)
-
-
-def _digest(file: Any) -> str:
-    """`hashlib.file_digest` for Python 3.10."""
-    digest = hashlib.sha256()
-    while block := file.read(1 << 20):
-        digest.update(block)
-    return digest.hexdigest()

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 from attcr.cli import app
 from attcr.data import SEN12MSCR
 from attcr.data.audit import KINDS, Report, audit
-from attcr.data.clouds import THIN, simulate_clouds
 from attcr.data.looks import SYMMETRIES, turn
 from attcr.data.pairs import read_image
 from attcr.data.sen12mscr import patch_path
+from attcr.data.simulate import THIN, simulate_clouds
 from attcr.data.splits import PARTS, load_split
 from attcr.errors import ConfigError, DataNotFoundError
 from fakes import fake_patch, write_tif

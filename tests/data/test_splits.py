@@ -90,7 +90,7 @@ def test_hold_out_keeps_groups_whole_and_does_not_depend_on_their_order() -> Non
 @pytest.mark.slow
 def test_the_shipped_lists_are_made_from_the_published_ones(shared_data: Path, tmp_path: Path) -> None:
     repository = Path(__file__).parents[2]
-    command = [sys.executable, "-m", "benchmarks.make_splits", str(shared_data), str(tmp_path)]
+    command = [sys.executable, "-m", "tools.splits", str(shared_data), str(tmp_path)]
     subprocess.run(command, cwd=repository, env=os.environ | {"PYTHONPATH": "src"}, check=True)
     for dataset in DATASETS:
         shipped = repository / "src" / "attcr" / "data" / "splits" / f"{dataset}.json"

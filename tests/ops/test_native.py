@@ -10,7 +10,7 @@ from test_chunked import TOLERANCE, empty_memory_is_nan, make_qkv, relative_erro
 from torch import Tensor
 
 from attcr.errors import ConfigError
-from attcr.model import ATTCR, ATTCRConfig
+from attcr.networks.attcr import ATTCR, ATTCRConfig
 from attcr.ops import native, triangular_attention
 
 __all__ = ["empty_memory_is_nan"]  # a fixture

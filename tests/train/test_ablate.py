@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from attcr.ablations import AblationConfig
 from attcr.cli import app
 from attcr.data import PairFolder
 from attcr.errors import ConfigError
-from attcr.model import ATTCRConfig
+from attcr.networks.ablations import AblationConfig
+from attcr.networks.attcr import ATTCRConfig
 from attcr.protocols import PROTOCOLS
 from attcr.train import ablate as module
 from attcr.train.ablate import Variant, ablate

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from attcr.errors import ConfigError
-from attcr.model import ATTCR, ATTCRConfig
+from attcr.networks.attcr import ATTCR, ATTCRConfig
 from attcr.train.data import PairData, Source
 from attcr.train.task import NotFiniteError, RestorationTask
 from attcr.weights import save_model
@@ -81,7 +81,7 @@ def test_a_run_can_start_from_weights(tmp_path: Path) -> None:
 
 ONE_STEP = """
 import sys, torch
-from attcr.model import ATTCRConfig
+from attcr.networks.attcr import ATTCRConfig
 from attcr.train.task import RestorationTask
 from fake_scenes import peak_bytes
 

@@ -1,9 +1,9 @@
 """Data sets of cloudy and clear images, their splits, simulated cloud, and an audit that finds leaks."""
 
-from attcr.data.clouds import HAZE, THICK, THIN, THIN_BROKEN, CloudKind, SimulateClouds, simulate_clouds
 from attcr.data.pairs import Pair, PairFolder
 from attcr.data.rice import RICE1, RICE2
 from attcr.data.sen12mscr import SEN12MSCR
+from attcr.data.simulate import HAZE, THICK, THIN, THIN_BROKEN, CloudKind, SimulateClouds, simulate_clouds
 from attcr.data.splits import Split, load_split
 from attcr.data.tcloud import TCLOUD
 from attcr.data.transforms import Chain, PairedAugment

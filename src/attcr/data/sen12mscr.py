@@ -18,6 +18,7 @@ from torch.utils.data import Dataset
 from attcr.data.pairs import Array, Pair, Transform, make_pair, read_raster, some
 from attcr.data.splits import load_split
 from attcr.errors import AttcrWarning, DataError, DataNotFoundError
+from attcr.files import cache_folder, write_whole
 from attcr.sensors import SEN12MSCR_OPTICAL, SEN12MSCR_SAR
 
 KINDS = ("s1", "s2_cloudy", "s2")
@@ -76,9 +77,8 @@ class PatchIndex:
 
     @property
     def _files(self) -> list[Path]:
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         of_root = sha256(str(self.root.resolve()).encode()).hexdigest()[:16]
-        return [self.root / INDEX, cache / "attcr" / f"{of_root}-{INDEX}"]
+        return [self.root / INDEX, cache_folder() / f"{of_root}-{INDEX}"]
 
     def _load(self) -> dict[str, Any]:
         for file in self._files:
@@ -88,11 +88,9 @@ class PatchIndex:
 
     def _save(self, regions: dict[str, Any]) -> None:
         for file in self._files:
-            half = file.with_name(f"{file.name}.{os.getpid()}")
             try:
                 file.parent.mkdir(parents=True, exist_ok=True)
-                half.write_text(json.dumps({"regions": regions}))
-                half.replace(file)
+                write_whole(file, json.dumps({"regions": regions}))
             except OSError:
                 continue
             return

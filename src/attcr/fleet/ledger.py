@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from attcr.fleet.secrets import hide_secrets
+from attcr.addresses import hide_secrets
 from attcr.fleet.store import Scratch, Store
 
 FOLDER = "ledger"

@@ -23,10 +23,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from obstore.exceptions import BaseError
 
+from attcr.addresses import hide_secrets, is_local, redact
 from attcr.errors import ManifestError
-from attcr.fleet.secrets import hide_secrets
+from attcr.files import replacing
 from attcr.fleet.store import open_bucket, split_url
-from attcr.scenes.io import is_local, redact
 
 ROWS_AT_ONCE = 4096
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
@@ -161,12 +161,8 @@ def guarded(make: Callable[[Mapping[str, Any]], Work], row: Mapping[str, Any]) -
 
 def write_manifest(works: Iterator[Work], path: Path) -> None:
     """Write rows as Parquet, without signatures, holding no more than a batch of them."""
-    unfinished = path.with_name(f".{path.name}.partial")
-    try:
+    with replacing(path) as unfinished:
         _write_rows(works, unfinished)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def _write_rows(works: Iterator[Work], path: Path) -> None:

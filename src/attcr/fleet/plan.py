@@ -14,14 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
+from attcr.addresses import hide_secrets, is_local, redact
 from attcr.errors import ManifestError, MissingExtraError
 from attcr.fleet.manifest import Work, default_id, guarded, list_bucket, work_of_href, work_of_item, write_manifest
-from attcr.fleet.secrets import hide_secrets
 from attcr.fleet.store import split_url
 from attcr.fleet.unit import measure
 from attcr.restore import RestoreOptions
 from attcr.restore.array import Network
-from attcr.scenes.io import BAND_IN_NAME, SUFFIXES, is_local, redact
+from attcr.scenes.io import BAND_IN_NAME, SUFFIXES
 from attcr.weights import load_model
 
 SAMPLE = 8

@@ -20,13 +20,12 @@ from importlib.util import find_spec
 from itertools import islice
 from typing import Any
 
+from attcr.addresses import hide_secrets, is_local
 from attcr.errors import AttcrError, AttcrWarning, FleetError, MissingExtraError
 from attcr.fleet.ledger import Outcome
 from attcr.fleet.manifest import Work
-from attcr.fleet.secrets import hide_secrets
 from attcr.fleet.unit import Fetched, Job, SceneWorker, fetch_ahead
 from attcr.restore import RestoreOptions
-from attcr.scenes.io import is_local
 
 if find_spec("ray") is None:
     raise MissingExtraError("ray", "ray")

@@ -20,6 +20,7 @@ import obstore
 from numpy.typing import NDArray
 from obstore.exceptions import BaseError
 
+from attcr.addresses import hide_secrets, redact
 from attcr.errors import ConfigError, FleetError, WeightsError
 from attcr.fleet import local
 from attcr.fleet.ledger import (
@@ -33,11 +34,9 @@ from attcr.fleet.ledger import (
     summarise,
 )
 from attcr.fleet.manifest import ROWS_AT_ONCE, Survey, Work, in_shard, read_manifest, survey
-from attcr.fleet.secrets import hide_secrets
 from attcr.fleet.store import Scratch, Store, open_bucket, split_url, sweep
 from attcr.fleet.unit import Job, SceneWorker, block_key, megapixels_of
 from attcr.restore import RestoreOptions
-from attcr.scenes.io import redact
 from attcr.weights import find_weights
 
 RUN = "run.json"

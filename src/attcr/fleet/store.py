@@ -17,9 +17,9 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 from obstore.store import ObjectStore, from_url
 
+from attcr.addresses import hide_secrets, is_local, redact
 from attcr.errors import FleetError
-from attcr.fleet.secrets import hide_secrets
-from attcr.scenes.io import is_local, redact
+from attcr.files import to_disk
 
 UPLOAD_PART = 64 << 20
 """Bytes that go up in one request. Of a larger file killed half way, the bucket's life-cycle rule removes the parts."""
@@ -58,7 +58,7 @@ class Store:
         if self.root:
             target = self.root / key
             target.parent.mkdir(parents=True, exist_ok=True)
-            _to_disk(path)  # the item that says that it is there must not outlive it
+            to_disk(path)  # the item that says that it is there must not outlive it
             path.replace(target)
         else:
             with self._told():
@@ -70,7 +70,7 @@ class Store:
         try:
             if self.root:
                 target = self.root / key
-                _to_disk(path)
+                to_disk(path)
                 try:
                     os.link(path, target)
                 except FileNotFoundError:
@@ -183,11 +183,6 @@ def sweep(root: Path) -> None:
             shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
             lock.unlink(missing_ok=True)
     _remove_empty(root)
-
-
-def _to_disk(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
 
 
 def _remove_empty(folder: Path) -> None:

@@ -23,13 +23,13 @@ import torch
 from torch import nn
 
 from attcr import weights
+from attcr.addresses import error_text, hide_secrets, is_local, redact
 from attcr.errors import AttcrError, AttcrWarning, ConfigError, FleetError
 from attcr.fleet.ledger import Outcome, worker_name
 from attcr.fleet.manifest import Work
-from attcr.fleet.secrets import error_text, hide_secrets
 from attcr.fleet.store import Scratch, Store, open_bucket, split_url
 from attcr.restore import RestoreOptions, join_blocks, restore_block, restore_scene
-from attcr.scenes.io import gdal, is_local, open_scene, redact
+from attcr.scenes.io import gdal, open_scene
 
 FETCH_LIMIT = 2 << 30
 """Bytes of a scene up to which it is fetched whole, ahead of the network; GDAL reads a larger one in place."""

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from attcr.errors import ConfigError
+from attcr.files import cache_folder
 
 SIZES = (8, 12, 16, 24, 32, 48)
 """Head dims that are compiled."""
@@ -68,7 +69,7 @@ def _load() -> bool:
 
 
 def _folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "attcr", "native")
+    return cache_folder() / "native"
 
 
 def _build() -> Path:

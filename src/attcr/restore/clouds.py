@@ -10,10 +10,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from attcr.addresses import is_local
 from attcr.errors import SceneError
 from attcr.restore.array import RestoreOptions, named_sensor
 from attcr.scenes import write
-from attcr.scenes.io import AlignedRaster, Band, Scene, is_local, open_scene
+from attcr.scenes.io import AlignedRaster, Band, Scene, open_scene
 from attcr.scenes.masks import (
     CLEAR,
     Classes,

@@ -25,7 +25,9 @@ from torch import nn
 
 import attcr
 from attcr import weights
+from attcr.addresses import is_local, redact
 from attcr.errors import AttcrWarning, SceneError
+from attcr.files import sha256, write_whole
 from attcr.restore.array import (
     NODATA,
     QUALITY_COLOURS,
@@ -37,7 +39,7 @@ from attcr.restore.array import (
 )
 from attcr.restore.clouds import find_clouds, sensor_of
 from attcr.scenes import write
-from attcr.scenes.io import AlignedRaster, Band, Profile, Scene, gdal, is_local, open_scene, redact
+from attcr.scenes.io import AlignedRaster, Band, Profile, Scene, gdal, open_scene
 from attcr.scenes.masks import CloudMap
 from attcr.scenes.tiles import Grid, grid
 from attcr.sensors import S2_L1C_BANDS, Sensor, check_values, model_range, pick_bands
@@ -307,10 +309,10 @@ def _open(source: str | Path | Sequence[str | Path], model: nn.Module | str | Pa
         if options.nodata is not None:
             whole = whole.with_nodata(options.nodata)
         if isinstance(model, nn.Module):
-            network, sha256 = Network(model, options, len(whole.bands)), _state_sha256(model)
+            network, digest = Network(model, options, len(whole.bands)), _state_sha256(model)
         else:
             file = weights.find_weights(model)
-            network, sha256 = Network(weights.load_model(file), options, len(whole.bands)), weights.sha256(file)
+            network, digest = Network(weights.load_model(file), options, len(whole.bands)), sha256(file)
         channels = len(network.optical)
         if any(band.colormap for band in whole.bands) and channels == 3:
             raise SceneError(
@@ -323,7 +325,7 @@ def _open(source: str | Path | Sequence[str | Path], model: nn.Module | str | Pa
         sensor = product if isinstance(options.sensor, Sensor) else model_range(product, channels)
         radar = _open_radar(scene, network, options)
         tiles = grid(scene.height, scene.width, tile=options.tile, overlap=options.overlap)
-        job = _Job(whole, scene, sensor.unnamed(), network, radar, tiles, options, sha256)
+        job = _Job(whole, scene, sensor.unnamed(), network, radar, tiles, options, digest)
         limit = min(MEMORY_LIMIT, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
         if job.memory > limit:
             raise SceneError(
@@ -395,7 +397,7 @@ class _State:
 
     def save(self) -> None:
         told = {key: value for key, value in asdict(self).items() if key != "folder"}
-        write.write_text(self.folder / "state.json", json.dumps(told))
+        write_whole(self.folder / "state.json", json.dumps(told))
 
 
 @contextmanager
@@ -608,7 +610,7 @@ def _publish(
         "attcr:fingerprint": state.fingerprint,
         "attcr:pixels": dict(zip(QUALITY_NAMES, state.pixels, strict=True)),
     }
-    write.write_text(files["item"], item_of(scene, target, assets, properties))
+    write_whole(files["item"], item_of(scene, target, assets, properties))
     return files
 
 

@@ -21,6 +21,7 @@ from rasterio.vrt import WarpedVRT
 from rasterio.warp import transform_bounds
 from rasterio.windows import Window
 
+from attcr.addresses import is_local, redact, redact_all
 from attcr.errors import SceneError
 
 Array = NDArray[Any]
@@ -272,25 +273,6 @@ class AlignedRaster:
         self._dataset.close()
 
 
-def is_local(href: str) -> bool:
-    """Say whether a path is on this machine's own file system."""
-    return "://" not in href and not href.startswith("/vsi")
-
-
-def redact(href: str) -> str:
-    """Give a path or URL without user, password, or query, which may hold a signature.
-
-    What stands before the URL stays: /vsicurl/https://..., scl=https://...
-    """
-    if href.startswith("/vsi") and "?" in href.partition("://")[0]:
-        return href.partition("?")[0]  # /vsicurl?header.Authorization=...&url=...
-    scheme, separator, rest = href.partition("://")
-    if not separator:
-        return href
-    host, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
-    return scheme + separator + host.rpartition("@")[2] + slash + path
-
-
 @contextmanager
 def gdal() -> Iterator[None]:
     """Set GDAL up for scenes: bounded cache, damaged JPEGs are errors, masks inside the file."""
@@ -322,11 +304,6 @@ def reading(what: str) -> Iterator[None]:
             f"{what} cannot be read: {redact_all(reason)} Check that the file is whole, for example with "
             "gdalinfo -checksum, and fetch it again if it is not."
         ) from error
-
-
-def redact_all(text: str) -> str:
-    """Give a message with every URL in it redacted and one full stop at its end."""
-    return re.sub(r"\S+://\S+", lambda match: redact(match.group()), text).rstrip(". ") + "."
 
 
 def open_dataset(href: str) -> DatasetReader:

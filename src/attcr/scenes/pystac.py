@@ -14,8 +14,9 @@ import pystac
 from rasterio.errors import RasterioError
 from rasterio.warp import transform_geom
 
+from attcr.addresses import is_local, redact
 from attcr.errors import SceneError
-from attcr.scenes.io import Profile, Scene, is_local, redact
+from attcr.scenes.io import Profile, Scene
 
 _RASTERS = ("image/tiff", "image/jp2", "image/vnd.stac.geotiff")
 _COMPANIONS = {"scl": "scl", "qa_pixel": "qa_pixel", "qa": "qa_pixel"}

@@ -168,13 +168,6 @@ def write_png(path: Path, picture: NDArray[np.uint8]) -> None:
     new.replace(path)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all."""
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(text)
-    new.replace(path)
-
-
 def _suffix(target: Path) -> str:
     suffix = target.suffix.lower()
     return SAME_FORMAT.get(suffix, suffix)

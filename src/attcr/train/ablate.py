@@ -18,10 +18,11 @@ import torch
 from jsonargparse import ArgumentParser, Namespace
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
-from attcr.ablations import AblationConfig, Kind, build_network
 from attcr.complexity import measure
 from attcr.errors import ConfigError
-from attcr.model import ATTCRConfig
+from attcr.files import write_whole
+from attcr.networks.ablations import AblationConfig, Kind, build_network
+from attcr.networks.attcr import ATTCRConfig
 from attcr.train.data import PairData
 from attcr.train.run import with_recipes
 from attcr.train.task import RestorationTask
@@ -104,13 +105,13 @@ def ablate(args: list[str], *, say: Callable[[str], None] = lambda line: None) -
             run = json.loads(path.read_text()) if path.is_file() else {}
             if run.get("settings") != digest:
                 run = {"settings": digest, "seed": seed, **_train(config, seed, ready)}
-                _write(path, json.dumps(run, indent=2) + "\n")
+                write_whole(path, json.dumps(run, indent=2) + "\n")
             say(f"{variant.name}, seed {seed}: {run['psnr']:.2f} dB, {1000 * run['step_s']:.0f} ms a step")
             runs.append(run)
         results.append(_result(variant, config, runs, results[0]["runs"] if results else runs))
     budget = {**_budget(ready.network, ready.data, ready.trainer, seeds), "input_copied": _copied(ready)}
-    _write(out / "ablation.json", json.dumps({"budget": budget, "variants": results}, indent=2) + "\n")
-    _write(out / "ablation.md", _table(budget, results))
+    write_whole(out / "ablation.json", json.dumps({"budget": budget, "variants": results}, indent=2) + "\n")
+    write_whole(out / "ablation.md", _table(budget, results))
     return out / "ablation.md"
 
 
@@ -264,11 +265,3 @@ def _table(budget: dict[str, Any], results: list[dict[str, Any]]) -> str:
 def _show(spread: dict[str, float | None], how: str) -> str:
     deviation = "" if spread["sd"] is None else f" ± {spread['sd']:{how.removeprefix('+')}}"
     return f"{spread['mean']:{how}}{deviation}"
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file that is whole or absent."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(text)
-    partial.replace(path)

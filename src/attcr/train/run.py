@@ -1,7 +1,6 @@
 """`attcr train`: Lightning's own command line over our task and data, with checkpoints that are whole or absent."""
 
 import dataclasses
-import os
 import warnings
 from datetime import timedelta
 from importlib.resources import as_file, files
@@ -19,7 +18,8 @@ from torch import Tensor
 
 from attcr import __version__
 from attcr.errors import ConfigError
-from attcr.model import Attention, Gate
+from attcr.files import replacing
+from attcr.networks.attcr import Attention, Gate
 from attcr.train.data import PairData
 from attcr.train.task import Pace, RestorationTask
 from attcr.weights import save_model
@@ -93,15 +93,8 @@ class WholeCheckpointIO(TorchCheckpointIO):
         """Write, flush to the disk, then rename."""
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        partial = target.with_name(f"{target.name}.partial")
-        try:
-            with partial.open("wb") as file:
-                torch.save(checkpoint, file)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
+        with replacing(target) as partial, partial.open("wb") as file:
+            torch.save(checkpoint, file)
 
 
 class Pictures(Callback):

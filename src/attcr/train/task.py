@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from attcr.ablations import build_network
 from attcr.data import Pair
 from attcr.errors import AttcrError, ConfigError
-from attcr.model import ATTCRConfig, Block
+from attcr.networks.ablations import build_network
+from attcr.networks.attcr import ATTCRConfig, Block
 from attcr.protocols import PROTOCOLS
 from attcr.weights import load_model
 

@@ -1,19 +1,16 @@
 """Speed and memory of the operator and of the network around it, as ratios from one run.
 
-python benchmarks/operator.py [--default-malloc]
+python benchmarks/attention.py [--default-malloc]
 
 Two threads, best of five, float32. Unless --default-malloc is given, glibc is told to keep freed memory
 (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD): otherwise both sides of a ratio measure page faults more than arithmetic.
 """
 
-import sys
-
-del sys.path[0]  # this folder: its operator.py would hide the standard library's from all that follows
-
 import argparse
 import copy
 import ctypes
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,7 +18,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from attcr.model import ATTCR, ATTCRConfig, Attention
+from attcr.networks.attcr import ATTCR, ATTCRConfig, Attention
 from attcr.ops import linear_attention, triangular_attention
 
 HEADS, DIM = 2, 48

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attcr.errors import ConfigError
-from attcr.model import ATTCR, ATTCRConfig, Attention, Block, ChannelNorm
+from attcr.networks.attcr import ATTCR, ATTCRConfig, Attention, Block, ChannelNorm
 
 Kind = Literal["mdta", "efficient", "focused-taylor", "swin", "linear-sra"]
 """The attentions of this module."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attcr.data import PairedAugment, PairFolder
 from attcr.data import pairs as pairs_module
-from attcr.data.clouds import THICK, THIN, CloudKind, SimulateClouds, simulate_clouds
+from attcr.data.simulate import THICK, THIN, CloudKind, SimulateClouds, simulate_clouds
 from attcr.data.transforms import Chain
 from attcr.errors import ConfigError, ShapeError
 from fakes import make_pairs

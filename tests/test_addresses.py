@@ -1,7 +1,6 @@
 import pytest
 
-from attcr.fleet.secrets import error_text, hide_secrets
-from attcr.scenes.io import redact
+from attcr.addresses import error_text, hide_secrets, redact
 
 LEAKS = [
     "https://host/a.tif?X-Amz-Credential=hunter2&X-Amz-Signature=hunter2",

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from attcr.errors import ConfigError, ShapeError
-from attcr.model import ATTCR, ATTCRConfig
+from attcr.networks.attcr import ATTCR, ATTCRConfig
 
 SMALL = ATTCRConfig(dim=8, blocks=(1, 1, 1, 1, 1), heads=(2, 2, 2, 2, 2))
 

@@ -1,11 +1,9 @@
-"""Keep credentials out of everything that is stored or shown."""
+"""Addresses of files, here or elsewhere, and how to show them: without user, password, token or signature."""
 
 from __future__ import annotations
 
 import os
 import re
-
-from attcr.scenes.io import redact
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
 _GDAL_PATH = re.compile(r"(/vsi[a-z0-9_]+)\?[^\s\"'<>]+")
@@ -19,6 +17,30 @@ _USER = re.compile(r"[^\s/@'\"]+@(?=[\w.\[])")
 _AWS_KEY = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
 _TELLING = ("SECRET", "TOKEN", "PASSWORD", "ACCESS_KEY", "ACCOUNT_KEY", "CREDENTIAL", "SAS")
 _SHORTEST = 8  # a shorter value of an environment variable may be a plain word
+
+
+def is_local(href: str) -> bool:
+    """Say whether a path is on this machine's own file system."""
+    return "://" not in href and not href.startswith("/vsi")
+
+
+def redact(href: str) -> str:
+    """Give a path or URL without user, password, or query, which may hold a signature.
+
+    What stands before the URL stays: /vsicurl/https://..., scl=https://...
+    """
+    if href.startswith("/vsi") and "?" in href.partition("://")[0]:
+        return href.partition("?")[0]  # /vsicurl?header.Authorization=...&url=...
+    scheme, separator, rest = href.partition("://")
+    if not separator:
+        return href
+    host, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
+    return scheme + separator + host.rpartition("@")[2] + slash + path
+
+
+def redact_all(text: str) -> str:
+    """Give a message with every URL in it redacted and one full stop at its end."""
+    return re.sub(r"\S+://\S+", lambda match: redact(match.group()), text).rstrip(". ") + "."
 
 
 def hide_secrets(text: str) -> str:

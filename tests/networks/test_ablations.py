@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from attcr.ablations import AblationConfig, Kind, Replacement, build_network
 from attcr.complexity import measure
 from attcr.errors import ConfigError, WeightsError
-from attcr.model import ATTCR, ATTCRConfig, Attention
+from attcr.networks.ablations import AblationConfig, Kind, Replacement, build_network
+from attcr.networks.attcr import ATTCR, ATTCRConfig, Attention
 from attcr.weights import load_model, save_model
 
 KINDS = get_args(Kind)

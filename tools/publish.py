@@ -1,20 +1,17 @@
 """Put a trained network into the package: its file, its line in the table, model card and STAC item.
 
-    python benchmarks/publish.py half RUN/weights.safetensors NAME.safetensors
+    python tools/publish.py half RUN/weights.safetensors NAME.safetensors
     attcr evaluate --weights NAME.safetensors ... --out REPORT
-    python benchmarks/publish.py NAME.safetensors REPORT...
+    python tools/publish.py NAME.safetensors REPORT...
 
 A report is a folder of attcr evaluate, or FOLDER=what its images are; only reports of the very file are taken. What the
 card says beside the figures is in WORDS below.
 """
 
-import sys
-
-del sys.path[0]  # benchmarks/operator.py would hide the standard library's
-
 import json
 import shutil
 import subprocess
+import sys
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -37,7 +34,8 @@ from pystac.extensions.mlm import (
 )
 from pystac.extensions.raster import DataType
 
-from attcr.weights import Published, load_model, published, read_metadata, save_model, sha256
+from attcr.files import sha256
+from attcr.weights import Published, load_model, published, read_metadata, save_model
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "src" / "attcr" / "published"

@@ -1,4 +1,4 @@
-"""Writes the shipped split lists from the published ones: python -m benchmarks.make_splits SHARED_DATA OUT.
+"""Writes the shipped split lists from the published ones: python -m tools.splits SHARED_DATA OUT.
 
 RICE2's alikes are what `attcr audit` finds on the published lists; the images of the others are not at hand.
 """

@@ -1,0 +1,1 @@
+"""Networks: torch alone, no geography."""

@@ -1,0 +1,42 @@
+"""Writing whole or not at all, one sha256, one cache folder."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from attcr.files import cache_folder, replacing, sha256, write_whole
+
+
+def test_a_file_is_replaced_in_one_step_and_nothing_stays_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_whole(path, "old")
+    with replacing(path) as partial:
+        partial.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_an_error_while_writing_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_whole(path, b"old")
+    with pytest.raises(RuntimeError), replacing(path) as partial:
+        partial.write_text("half")
+        raise RuntimeError
+    assert path.read_bytes() == b"old"
+    assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_sha256_is_of_the_bytes(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 10_000  # longer than a block
+    (tmp_path / "a").write_bytes(content)
+    assert sha256(tmp_path / "a") == hashlib.sha256(content).hexdigest()
+
+
+def test_the_cache_folder_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "attcr"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert cache_folder() == Path("/home/someone/.cache/attcr")
