@@ -1,30 +1,33 @@
-"""Weights: the table of published ones, load, save, and import of the authors' checkpoints. safetensors only."""
+"""Weights: the table of published ones, load and save with the spec that says what they take. safetensors only.
+
+Tables and headers are read without torch; it is imported to build a network.
+"""
+
+from __future__ import annotations
 
 import hashlib
 import json
 import os
-import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import safetensors
-import safetensors.torch
-import torch
 from safetensors import SafetensorError
-from torch import Tensor
 
-from attcr.errors import AttcrError, ConfigError, WeightsError
+from attcr.errors import AttcrWarning, ConfigError, WeightsError
 from attcr.files import sha256, write_whole
-from attcr.networks.attcr import ATTCR, ATTCRConfig
+from attcr.spec import SEN12MSCR, SEN12MSCR_OPTICAL, TRUE_COLOUR, InputSpec, band_slots
 
-FORMAT = "attcr-1"
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
-OFFICIAL_HEADS = (2, 2, 8, 2, 2)
-"""Heads of the authors' networks: the one setting that leaves no trace in the shapes."""
+FORMAT = "attcr-2"
+FORMAT_WITHOUT_SPEC = "attcr-1"
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,9 @@ class Published:
     name: str
     sha256: str
     bytes: int
-    config: ATTCRConfig
+    network: str
+    """Its name in `NETWORKS`."""
+    config: Mapping[str, Any]
     purpose: str
     sensor: str
     data: str
@@ -69,6 +74,11 @@ class Published:
         """Where its weights are."""
         return Path(str(files("attcr") / "published" / f"{self.name}.safetensors"))
 
+    @property
+    def spec(self) -> InputSpec:
+        """What it takes and gives, as its file says."""
+        return read_header(self.path).spec
+
 
 @cache
 def published() -> Mapping[str, Published]:
@@ -79,7 +89,6 @@ def published() -> Mapping[str, Published]:
             **{
                 **entry,
                 "name": name,
-                "config": ATTCRConfig(**entry["config"]),
                 "scores": tuple(Score(**score) for score in entry["scores"]),
                 "limits": tuple(entry["limits"]),
             }
@@ -111,16 +120,43 @@ def find_weights(source: str | os.PathLike[str]) -> Path:
     return Path(text)
 
 
-def save_model(model: ATTCR, path: str | os.PathLike[str], *, provenance: Mapping[str, Any] | None = None) -> str:
-    """Write the weights with their config, provenance and a digest of it all; give the file's sha256.
+@dataclass(frozen=True)
+class WeightsHeader:
+    """What a weights file says of itself."""
 
-    `provenance` is anything JSON can hold: sensor, training recipe, split, scores. The file appears under its
-    name only when it is whole.
+    network: str
+    """The name in `NETWORKS`."""
+    config: Mapping[str, Any]
+    """The network's settings, as plain values."""
+    spec: InputSpec
+    provenance: Mapping[str, Any]
+
+
+def save_model(
+    model: nn.Module,
+    path: str | os.PathLike[str],
+    *,
+    spec: InputSpec | None = None,
+    provenance: Mapping[str, Any] | None = None,
+) -> str:
+    """Write a network's weights with its config, spec, provenance and a digest of it all; give the file's sha256.
+
+    The spec is the network's own (`model.spec`, as `load_model` gives it) unless one is given. `provenance` is
+    anything JSON can hold: training recipe, split, scores. The file appears under its name only when it is whole.
     """
+    import safetensors.torch
+
+    from attcr.networks import name_of
+
+    spec = spec or getattr(model, "spec", None)
+    if not isinstance(spec, InputSpec):
+        raise ConfigError("this network does not say what it takes: give save_model(..., spec=attcr.InputSpec(...))")
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     metadata = {
         "format": FORMAT,
-        "config": json.dumps(asdict(model.config)),
+        "network": name_of(model.config),
+        "config": json.dumps(asdict(model.config)),  # type: ignore[call-overload]
+        "spec": json.dumps(spec.to_json()),
         "provenance": json.dumps(dict(provenance or {})),
     }
     digest = _digest_of(*_parts(safetensors.torch.save(tensors, metadata)))
@@ -129,30 +165,79 @@ def save_model(model: ATTCR, path: str | os.PathLike[str], *, provenance: Mappin
     return hashlib.sha256(content).hexdigest()
 
 
-def load_model(source: str | os.PathLike[str]) -> ATTCR:
-    """Give a network ready for inference, in float32 on the CPU, by anything that `find_weights` takes."""
+def load_model(source: str | os.PathLike[str]) -> nn.Module:
+    """Give a network ready for inference, in float32 on the CPU, by anything that `find_weights` takes.
+
+    Its `config` are its settings and its `spec` says what it takes and gives.
+    """
+    import safetensors.torch
+    import torch
+
+    from attcr.networks import NETWORKS
+
     path = find_weights(source)
     content, header = _read(path)
+    told = _header_of(header["__metadata__"], path)
+    if told.network not in NETWORKS:
+        raise WeightsError(f"{path}: of the network {told.network!r}; this version knows {', '.join(NETWORKS)}")
+    entry = NETWORKS[told.network]
     try:
-        model = ATTCR(ATTCRConfig(**json.loads(header["__metadata__"]["config"])))
+        config = entry.config(**told.config)
+        with torch.device("meta"):  # shapes alone: a header cannot ask for more memory than the file fills
+            drawn = entry.module(config)
     except (TypeError, ValueError, ConfigError) as error:
         raise WeightsError(f"{path}: the config in its metadata is of another version or damaged ({error})") from error
-    shapes = {name: tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
-    _check_fit(model, shapes, str(path))
-    _fill(model, safetensors.torch.load(content))
+    check_fit(drawn, {name: tuple(at["shape"]) for name, at in header.items() if name != "__metadata__"}, str(path))
+    model = entry.module(config)
+    fill(model, safetensors.torch.load(content))
+    model.spec = told.spec  # type: ignore[assignment]
     return model.eval()
 
 
-def read_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Check that a file is whole and ours, and give its metadata; no tensor is built."""
-    metadata: dict[str, str] = _read(Path(path))[1]["__metadata__"]
-    return metadata
+def read_header(source: str | os.PathLike[str]) -> WeightsHeader:
+    """Check that a file is whole and ours, and give what it says of itself; no tensor is built."""
+    path = find_weights(source) if not isinstance(source, Path) else source
+    return _header_of(_read(path)[1]["__metadata__"], path)
+
+
+def _header_of(metadata: Mapping[str, str], path: Path) -> WeightsHeader:
+    try:
+        config, provenance = json.loads(metadata["config"]), json.loads(metadata.get("provenance", "{}"))
+        if not isinstance(config, dict) or not isinstance(provenance, dict):
+            raise ConfigError("config and provenance must be JSON objects")
+        if metadata["format"] == FORMAT_WITHOUT_SPEC:
+            warnings.warn(
+                f"{path}: saved before weights said what they take ({FORMAT_WITHOUT_SPEC}). It is taken for what its "
+                "channels used to stand for; save it again with attcr.save_model(model, path, spec=...).",
+                AttcrWarning,
+                stacklevel=4,
+            )
+            return WeightsHeader("attcr", config, _implied_spec(config), provenance)
+        return WeightsHeader(metadata["network"], config, InputSpec.from_json(json.loads(metadata["spec"])), provenance)
+    except (KeyError, ValueError, ConfigError) as error:
+        raise WeightsError(f"{path}: its metadata is of another version or damaged ({error})") from error
+
+
+def _implied_spec(config: Mapping[str, Any]) -> InputSpec:
+    """What a file without a spec used to be taken for by its channels: true colour, or the bands of SEN12MS-CR."""
+    inputs, outputs = int(config.get("in_channels", 3)), int(config.get("out_channels", 3))
+    if outputs == len(SEN12MSCR.outputs) and inputs in (outputs, outputs + 2):
+        return SEN12MSCR_OPTICAL if inputs == outputs else SEN12MSCR
+    if (inputs, outputs) == (3, 3):
+        return TRUE_COLOUR
+    if inputs != outputs:
+        raise ConfigError(f"what its {inputs} inputs stand for cannot be told")
+    names = tuple(f"band {number}" for number in range(1, inputs + 1))
+    return InputSpec(
+        band_slots(names, high=TRUE_COLOUR.slots[0].high), names, TRUE_COLOUR.products, (10.0, 10.0), ("thin",)
+    )
 
 
 def _read(path: Path) -> tuple[bytes, dict[str, Any]]:
     """Read a file once, check that it is whole and ours, and give its bytes and its header."""
-    metadata = _metadata(path)
-    if metadata.get("format") != FORMAT or "config" not in metadata or "sha256" not in metadata:
+    metadata = read_metadata(path)
+    known = (FORMAT, FORMAT_WITHOUT_SPEC)
+    if metadata.get("format") not in known or "config" not in metadata or "sha256" not in metadata:
         raise WeightsError(
             f"{path}: a safetensors file, but not saved by attcr (metadata has {sorted(metadata) or 'nothing'}). "
             "If it is the authors' checkpoint, run: attcr convert IN OUT"
@@ -164,10 +249,10 @@ def _read(path: Path) -> tuple[bytes, dict[str, Any]]:
     return content, header
 
 
-def _metadata(path: Path) -> dict[str, str]:
+def read_metadata(path: Path) -> dict[str, str]:
     """The metadata of a safetensors file, however it was made."""
     try:
-        with safetensors.safe_open(path, framework="pt") as file:
+        with safetensors.safe_open(path, framework="numpy") as file:
             return dict(file.metadata() or {})
     except SafetensorError as error:
         kind = "a pickled file, which attcr does not load" if _is_pickled(path) else "damaged, or no safetensors file"
@@ -195,7 +280,8 @@ def _digest_of(header: Mapping[str, Any], data: memoryview) -> str:
     return digest.hexdigest()
 
 
-def _check_fit(model: ATTCR, shapes: Mapping[str, tuple[int, ...]], source: str) -> None:
+def check_fit(model: nn.Module, shapes: Mapping[str, tuple[int, ...]], source: str) -> None:
+    """Refuse tensors that are not those of a network."""
     expected = model.state_dict()
     missing, unknown = sorted(expected.keys() - shapes.keys()), sorted(shapes.keys() - expected.keys())
     wrong = [name for name in expected.keys() & shapes.keys() if expected[name].shape != shapes[name]]
@@ -206,133 +292,6 @@ def _check_fit(model: ATTCR, shapes: Mapping[str, tuple[int, ...]], source: str)
         )
 
 
-def _fill(model: ATTCR, tensors: Mapping[str, Tensor]) -> None:
+def fill(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Give a network these numbers, as float32."""
     model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
-
-
-_OFFICIAL_STAGES = ("encoder_level1", "encoder_level2", "encoder_level3", "decoder_level3", "decoder_level1")
-_OFFICIAL_NAMES = {
-    "patch_embed.proj": "embed",
-    "down1_2.body.0": "down.0",
-    "down2_3.body.0": "down.1",
-    "up3_2.body.0": "up.0",
-    "up2_1.body.0": "up.1",
-    "reduce_chan_level3": "fuse",
-    "output": "output",
-}
-_OFFICIAL_BLOCK_NAMES = {
-    "norm1.body": "norm1",
-    "norm2.body": "norm2",
-    "ffn.project_in": "feed.expand",
-    "ffn.dwconv": "feed.spread",
-    "ffn.project_out": "feed.shrink",
-    "gloabl_attn.query": "attention.query",  # so misspelt in the authors' checkpoints
-    "gloabl_attn.proj": "attention.merge",
-    "gloabl_attn.output_linear": "attention.out",
-    "gloabl_attn.gate.0": "attention.gate.shrink",
-    "gloabl_attn.gate.2": "attention.gate.look",
-    "gloabl_attn.gate.4": "attention.gate.expand",
-}
-_OFFICIAL_SCALE = re.compile(r"gloabl_attn\.aggreg\.(\d+)\.([01])")
-
-
-def from_official(state_dict: Mapping[str, Any], *, heads: tuple[int, ...] = OFFICIAL_HEADS) -> ATTCR:
-    """Build the network from a state dict of the authors' code, bare or as {'params': ...}.
-
-    The config is read off the shapes; only the heads cannot be. Every key must be known and every tensor used.
-    """
-    params = state_dict.get("params", state_dict)
-    if not isinstance(params, Mapping) or not params or not all(isinstance(t, Tensor) for t in params.values()):
-        raise WeightsError("expected a dict of tensors, or {'params': such a dict}, from the authors' code")
-    tensors: dict[str, Tensor] = {}
-    for key, tensor in params.items():
-        tensors[_our_name(key)] = tensor
-    model = ATTCR(_infer_config(tensors, heads))
-    _check_fit(model, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, "the authors' checkpoint")
-    _fill(model, tensors)
-    return model.eval()
-
-
-def _our_name(key: str) -> str:
-    """Our name of one of the authors' keys."""
-    place, _, kind = key.removeprefix("module.").rpartition(".")
-    stage, _, rest = place.partition(".")
-    if place in _OFFICIAL_NAMES and kind == "weight":
-        return f"{_OFFICIAL_NAMES[place]}.{kind}"
-    if stage in _OFFICIAL_STAGES and kind in ("weight", "bias"):
-        block, _, inner = rest.partition(".")
-        prefix = f"stages.{_OFFICIAL_STAGES.index(stage)}.{block}"
-        if block.isdigit() and inner in _OFFICIAL_BLOCK_NAMES:
-            return f"{prefix}.{_OFFICIAL_BLOCK_NAMES[inner]}.{kind}"
-        if block.isdigit() and (scale := _OFFICIAL_SCALE.fullmatch(inner)):
-            return f"{prefix}.attention.scales.{scale[1]}.{'spread' if scale[2] == '1' else 'project'}.{kind}"
-    raise WeightsError(f"key {key!r} is not of the authors' ATT-CR network; only its checkpoints can be converted")
-
-
-def _infer_config(tensors: Mapping[str, Tensor], heads: tuple[int, ...]) -> ATTCRConfig:
-    """Read the config off names and shapes."""
-    try:
-        dim, in_channels = tensors["embed.weight"].shape[:2]
-        out_channels = tensors["output.weight"].shape[0]
-    except (KeyError, ValueError) as error:
-        raise WeightsError("the checkpoint has no embedding or output convolution; it is not whole") from error
-    blocks, scales = [], []
-    for stage in range(len(heads)):
-        numbers = {int(name.split(".")[2]) for name in tensors if name.startswith(f"stages.{stage}.")}
-        blocks.append(max(numbers, default=-1) + 1)
-        prefix = f"stages.{stage}.0.attention.scales."
-        count = max(
-            (int(name.removeprefix(prefix).split(".")[0]) for name in tensors if name.startswith(prefix)), default=-1
-        )
-        spreads = (tensors.get(f"{prefix}{i}.spread.weight") for i in range(count + 1))
-        scales.append(tuple(1 if kernel is None else kernel.shape[-1] for kernel in spreads))
-    try:
-        return ATTCRConfig(
-            in_channels=in_channels,
-            out_channels=out_channels,
-            residual=tuple(range(in_channels - out_channels, in_channels)),  # the authors add to the last channels
-            dim=dim,
-            blocks=tuple(blocks),
-            heads=heads,
-            scales=tuple(scales),
-            gate="stages.0.0.attention.gate.look.weight" in tensors,
-        )
-    except ConfigError as error:
-        raise WeightsError(f"the checkpoint's shapes give no ATT-CR network: {error}") from error
-
-
-def convert_official(
-    source: str | os.PathLike[str], target: str | os.PathLike[str], *, heads: tuple[int, ...] | None = None
-) -> ATTCR:
-    """Read the authors' checkpoint (.pth or safetensors with their key names) and save it as ours.
-
-    Heads are taken from the call, from a `config` in the file's metadata, or are the authors' own, in this order.
-    """
-    path = Path(source)
-    if not path.is_file():
-        raise WeightsError(f"{path}: no such file")
-    metadata: dict[str, str] = {}
-    if path.suffix == ".safetensors":
-        metadata = _metadata(path)
-        state = safetensors.torch.load_file(path)
-    else:
-        try:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # torch raises UnpicklingError, RuntimeError, EOFError, ... for a bad file
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise WeightsError(
-                f"{path}: not a checkpoint that torch loads with weights_only=True ({reason})"
-            ) from error
-        if not isinstance(state, Mapping):
-            raise WeightsError(f"{path}: holds a {type(state).__name__}; expected a dict of tensors")
-    if heads is None:
-        try:
-            heads = tuple(json.loads(metadata.get("config", "{}")).get("heads", OFFICIAL_HEADS))
-        except (json.JSONDecodeError, AttributeError, TypeError):
-            heads = OFFICIAL_HEADS
-    try:
-        model = from_official(state, heads=heads)
-    except AttcrError as error:
-        raise WeightsError(f"{path}: {error}") from error
-    save_model(model, target, provenance={"converted_from": path.name, "sha256": sha256(path)})
-    return model

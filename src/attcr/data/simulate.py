@@ -18,26 +18,10 @@ from torch.nn import functional as F
 
 from attcr.data.transforms import WorkerGenerator
 from attcr.errors import ConfigError, ShapeError
+from attcr.sensors import S2_WAVELENGTHS
 
 RGB_WAVELENGTHS = (665.0, 560.0, 490.0)
 """Nanometres, in the order of an RGB picture."""
-S2_WAVELENGTHS = (
-    443.0,
-    490.0,
-    560.0,
-    665.0,
-    705.0,
-    740.0,
-    783.0,
-    842.0,
-    865.0,
-    945.0,
-    1375.0,
-    1610.0,
-    2190.0,
-)
-"""Nanometres of Sentinel-2's 13 bands, B01 to B12 with B8A after B08."""
-
 ASYMMETRY = 0.85  # of scattering by cloud droplets: most light goes on forward
 # Share of the ground's light that comes from the sky, and so reaches the shadow, by nm: the sky is blue.
 SKYLIGHT = ((400, 0.40), (490, 0.28), (665, 0.16), (865, 0.10), (2190, 0.03))

@@ -1,6 +1,6 @@
 """The attentions that the paper compares with its own, each in the place of the triangular product.
 
-Query, multi-scale tokens, merge, gate and output stay as they are in `model.py`. docs/ablations.md shows how each
+Query, multi-scale tokens, merge, gate and output stay as they are in `attcr.py`. docs/ablations.md shows how each
 fits the paper's table of parameters and multiply-adds.
 """
 
@@ -28,7 +28,7 @@ POOLED = 7
 
 @dataclass(frozen=True)
 class AblationConfig(ATTCRConfig):
-    """A network with another paper's attention. Weights saved with it do not load as an ATT-CR network."""
+    """A network with another paper's attention."""
 
     replacement: Kind = "mdta"
     """The attention in the place of the triangular product."""
@@ -43,21 +43,20 @@ class AblationConfig(ATTCRConfig):
             raise ConfigError(f"replacement={self.replacement!r}; choose one of {', '.join(get_args(Kind))}")
 
 
-def build_network(config: ATTCRConfig) -> ATTCR:
-    """The network of a config: an AblationConfig gives its replacement in every block, another the ATT-CR network.
+class Ablation(ATTCR):
+    """The ATT-CR network with a replacement in every block.
 
-    From one seed, all layers that two networks have in common begin with the same numbers.
+    From one seed, all layers that it has in common with ATT-CR begin with the same numbers.
     """
-    model = ATTCR(config)
-    if not isinstance(config, AblationConfig):
-        return model
-    for stage, blocks in enumerate(model.stages):
-        for number, block in enumerate(blocks.children()):
-            assert isinstance(block, Block)
-            replacement = _replacement(config, stage, number)
-            replacement.load_state_dict(block.attention.state_dict(), strict=False)
-            block.attention = replacement
-    return model
+
+    def __init__(self, config: AblationConfig) -> None:
+        super().__init__(config)
+        for stage, blocks in enumerate(self.stages):
+            for number, block in enumerate(blocks.children()):
+                assert isinstance(block, Block)
+                replacement = _replacement(config, stage, number)
+                replacement.load_state_dict(block.attention.state_dict(), strict=False)
+                block.attention = replacement
 
 
 def _replacement(config: AblationConfig, stage: int, block: int) -> "Replacement":
@@ -73,7 +72,7 @@ def _replacement(config: AblationConfig, stage: int, block: int) -> "Replacement
 
 
 class Replacement(Attention):
-    """The module of `model.py` with its product left to a subclass."""
+    """The module of `attcr.py` with its product left to a subclass."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Attend over all pixels of (B, C, H, W)."""

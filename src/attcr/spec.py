@@ -1,0 +1,233 @@
+"""What a network takes and gives: input slots by name and wavelength, their range, and which cloud it removes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from attcr.errors import ConfigError, SceneError
+from attcr.products import COMMON_WAVELENGTHS, band_names, find_band, wavelength_of
+from attcr.sensors import RGB, S2_COMMON, SEN12MSCR_SAR_RANGE, SENSORS, ModelRange, Sensor
+
+CLOUDS = ("thin", "thick", "shadow")
+"""What a network may remove."""
+PRODUCTS = tuple(name for name in SENSORS if not name.endswith("-n0400"))
+"""The products by the names that a spec uses."""
+VISIBLE_RANGE, BEYOND_RANGE = 25.0, 60.0
+"""Nanometres by which a band may lie beside its slot, below and above 1000 nm."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One plane of a network's input."""
+
+    name: str
+    """A band's common name (`red`), or with its kind before a colon: `sar:vv`, `reference:red`, `mask:cloud`."""
+    wavelength: float | None = None
+    """Centre of the band in nanometres."""
+    low: float = 0.0
+    """Reflectance (or dB) at the network's 0."""
+    high: float = 1.0
+    """Reflectance (or dB) at the network's `span`; a picture's white is there too."""
+    span: float = 1.0
+    """The network's value at `high`."""
+    optional: bool = False
+    """Whether it may be missing at run time; it is then fed as 0."""
+
+    @property
+    def kind(self) -> str:
+        """What stands before the colon; `band` for a band of the scene itself."""
+        return self.name.partition(":")[0] if ":" in self.name else "band"
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """What a network takes and gives. It is stored in the weights file; nothing is told from a channel count."""
+
+    slots: tuple[Slot, ...]
+    """The planes of the input, in order."""
+    outputs: tuple[str, ...]
+    """The bands that come out, in order, by the names of their slots."""
+    products: tuple[str, ...]
+    """The products that it takes."""
+    gsd: tuple[float, float]
+    """The finest and the coarsest ground sampling distance that it was trained on, in metres."""
+    removes: tuple[str, ...]
+    """The cloud that it removes: thin, thick, shadow."""
+    spread: bool = False
+    """Whether a predicted spread follows the bands, one plane for each."""
+
+    def __post_init__(self) -> None:
+        names = [slot.name for slot in self.slots]
+        if len(set(names)) < len(names) or not names:
+            raise ConfigError(f"the slots {names} must be at least one, and each named once")
+        bands = [slot.name for slot in self.bands]
+        if not self.outputs or not set(self.outputs) <= set(bands) or len(set(self.outputs)) < len(self.outputs):
+            raise ConfigError(f"the outputs {self.outputs} must be bands among the slots {bands}, each named once")
+        if not set(self.products) <= set(PRODUCTS):
+            raise ConfigError(f"the products {self.products} must be among {', '.join(PRODUCTS)}")
+        if not self.removes or not set(self.removes) <= set(CLOUDS):
+            raise ConfigError(f"removes={self.removes} must name some of {', '.join(CLOUDS)}")
+        if len(self.gsd) != 2 or not 0 < self.gsd[0] <= self.gsd[1]:
+            raise ConfigError(f"gsd={self.gsd} must be the finest and the coarsest distance in metres")
+        for kind in {slot.kind for slot in self.slots}:
+            if len({slot.span for slot in self.of_kind(kind)}) > 1:
+                raise ConfigError(f"the {kind} slots have several spans; one is expected")
+        if any(slot.high <= slot.low or slot.span <= 0 for slot in self.slots):
+            raise ConfigError("each slot needs low < high and a span above 0")
+
+    def of_kind(self, kind: str) -> tuple[Slot, ...]:
+        """Give the slots of one kind, in order."""
+        return tuple(slot for slot in self.slots if slot.kind == kind)
+
+    @property
+    def bands(self) -> tuple[Slot, ...]:
+        """Give the slots that are bands of the scene itself, in order."""
+        return self.of_kind("band")
+
+    def positions(self, names: Iterable[str]) -> list[int]:
+        """Say which planes of the input bear these names."""
+        places = {slot.name: i for i, slot in enumerate(self.slots)}
+        return [places[name] for name in names]
+
+    @property
+    def span(self) -> float:
+        """The network's value where a band is at its `high`."""
+        return self.bands[0].span
+
+    def fit(self, sensor: Sensor, slots: Sequence[Slot] | None = None) -> Sensor:
+        """Give the sensor whose values become what the band slots want; a picture's white is the top of their range."""
+        slots = self.bands if slots is None else slots
+        if sensor.picture:
+            return sensor.into(ModelRange((0.0,), (1.0,), self.span)).unnamed()
+        first = slots[0]
+        if all((slot.low, slot.high) == (first.low, first.high) for slot in slots):
+            return sensor.into(ModelRange((first.low,), (first.high,), self.span)).unnamed()
+        each = ModelRange(tuple(slot.low for slot in slots), tuple(slot.high for slot in slots), self.span)
+        return sensor.into(each).unnamed()
+
+    def radar(self) -> Sensor:
+        """Give the sensor whose decibels become what the radar slots want."""
+        slots = self.of_kind("sar")
+        each = ModelRange(tuple(slot.low for slot in slots), tuple(slot.high for slot in slots), slots[0].span)
+        return Sensor("sar-db", (), 1.0, 0.0, range=each)
+
+    def match(self, sensor: Sensor, names: Sequence[str], asked: Sequence[str] | None = None) -> list[int | None]:
+        """Say which of a scene's bands (by name, "" where unnamed) goes into each band slot; None into an absent one.
+
+        `asked` are the user's own choice, by name or by number from 1, one for each slot. What does not fit is
+        refused with what came and what is wanted.
+        """
+        if asked is not None:
+            return list(self._asked(sensor, names, asked))
+        if sensor.product not in self.products:
+            raise SceneError(
+                f"The scene is {sensor.name} and the weights take {', '.join(self.products)}: give one of these, or "
+                "other weights."
+            )
+        if all(slot.name.startswith("band ") for slot in self.bands) and len(names) == len(self.bands):
+            return list(range(len(names)))  # the weights name no bands: by position
+        names = band_names(sensor, names)
+        places = self._places(sensor, names)
+        missing = [slot.name for slot, at in zip(self.bands, places, strict=True) if at is None and not slot.optional]
+        if missing or all(at is None for at in places):
+            wanted = " ".join(slot.name for slot in self.bands if not slot.optional) or "at least one band"
+            raise SceneError(
+                f"The scene's {len(names)} bands are {_listed(names)} and the weights take {wanted}: "
+                f"{'' if any(names) else 'they have no names, so '}choose by name or number with --bands, or take "
+                "other weights."
+            )
+        return places
+
+    def _asked(self, sensor: Sensor, names: Sequence[str], asked: Sequence[str]) -> list[int]:
+        wanted = [slot.name for slot in self.bands]
+        if len(asked) != len(wanted):
+            raise SceneError(
+                f"--bands names {len(asked)} bands and the weights take {len(wanted)} ({' '.join(wanted)}): "
+                f"name {len(wanted)}."
+            )
+        found = [find_band(sensor, band_names(sensor, names), name) for name in asked]
+        for name, at in zip(asked, found, strict=True):
+            if at is None:
+                raise SceneError(
+                    f"Band {name} is not among the scene's {len(names)} bands ({_listed(names)}): choose by name or "
+                    "number with --bands."
+                )
+        return [at for at in found if at is not None]
+
+    def _places(self, sensor: Sensor, names: Sequence[str]) -> list[int | None]:
+        """Find each slot's band: by name first, then by the nearest wavelength among those left."""
+        places = [find_band(sensor, names, slot.name) for slot in self.bands]
+        centres = [wavelength_of(sensor, name) for name in names]
+        for i, slot in enumerate(self.bands):
+            if places[i] is not None or slot.wavelength is None:
+                continue
+            reach = VISIBLE_RANGE if slot.wavelength < 1000 else BEYOND_RANGE
+            apart = {at: abs(nm - slot.wavelength) for at, nm in enumerate(centres) if nm is not None}
+            near = [at for at, nm in apart.items() if nm <= reach and at not in places]
+            places[i] = min(near, key=lambda at: apart[at], default=None)
+        return places
+
+    def to_json(self) -> dict[str, Any]:
+        """Give it as plain values."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(told: Mapping[str, Any]) -> InputSpec:
+        """Build it from plain values, refusing what is not there or not known."""
+        try:
+            values: dict[str, Any] = {key: tuple(it) if isinstance(it, list) else it for key, it in told.items()}
+            values["slots"] = tuple(Slot(**slot) for slot in told["slots"])
+            return InputSpec(**values)
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ConfigError(f"not a description of a network's input: {error}") from error
+
+
+def band_slots(names: Iterable[str], *, high: float = 1.0, span: float = 1.0) -> tuple[Slot, ...]:
+    """Give slots for bands by their common names, all of one range; their wavelengths are known."""
+    return tuple(Slot(name, COMMON_WAVELENGTHS.get(name), 0.0, high, span) for name in names)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " ".join(name or "?" for name in names[:20]) + (" ..." if len(names) > 20 else "")
+
+
+PICTURE_WHITE = 0.3558
+"""The reflectance of a picture's white, as in ESA's true-colour image."""
+
+TRUE_COLOUR = InputSpec(
+    slots=band_slots(RGB, high=PICTURE_WHITE),
+    outputs=RGB,
+    products=PRODUCTS,
+    gsd=(10.0, 10.0),
+    removes=("thin",),
+)
+"""Red, green and blue as a picture shows them, of any product."""
+
+RICE2 = InputSpec(
+    slots=band_slots(("swir16", "nir08", "red")),
+    outputs=("swir16", "nir08", "red"),
+    products=("rgb8", "picture"),
+    gsd=(30.0, 30.0),
+    removes=("thin", "thick", "shadow"),
+)
+"""RICE2's false colour: LandsatLook pictures of Landsat 8, bands 6, 5 and 4 in 8 bits by a stretch of their own."""
+
+SEN12MSCR = InputSpec(
+    slots=(
+        *(
+            Slot(f"sar:{name}", None, low, high, SEN12MSCR_SAR_RANGE.span)
+            for name, low, high in zip(("vv", "vh"), SEN12MSCR_SAR_RANGE.low, SEN12MSCR_SAR_RANGE.high, strict=True)
+        ),
+        *band_slots(S2_COMMON, span=5.0),
+    ),
+    outputs=S2_COMMON,
+    products=("s2-l1c",),
+    gsd=(10.0, 10.0),
+    removes=("thin", "thick", "shadow"),
+)
+"""SEN12MS-CR: Sentinel-1 VV and VH, then the 13 bands of Sentinel-2 L1C."""
+
+SEN12MSCR_OPTICAL = replace(SEN12MSCR, slots=SEN12MSCR.bands)
+"""The same without radar."""
