@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from attcr.fleet.run import FleetOptions as FleetOptions
     from attcr.fleet.run import run_fleet as run_fleet
     from attcr.gates import trace_gates as trace_gates
+    from attcr.networks import build_network as build_network
     from attcr.networks.ablations import AblationConfig as AblationConfig
-    from attcr.networks.ablations import build_network as build_network
     from attcr.networks.attcr import ATTCR as ATTCR
     from attcr.networks.attcr import ATTCRConfig as ATTCRConfig
     from attcr.restore import RestoreOptions as RestoreOptions
@@ -26,7 +26,7 @@ _PUBLIC = {
     "AblationConfig": "attcr.networks.ablations",
     "FleetOptions": "attcr.fleet.run",
     "RestoreOptions": "attcr.restore",
-    "build_network": "attcr.networks.ablations",
+    "build_network": "attcr.networks",
     "load_model": "attcr.weights",
     "restore_array": "attcr.restore",
     "restore_scene": "attcr.restore",

@@ -10,7 +10,7 @@ import json
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -228,9 +228,7 @@ def _implied_spec(config: Mapping[str, Any]) -> InputSpec:
     if inputs != outputs:
         raise ConfigError(f"what its {inputs} inputs stand for cannot be told")
     names = tuple(f"band {number}" for number in range(1, inputs + 1))
-    return InputSpec(
-        band_slots(names, high=TRUE_COLOUR.slots[0].high), names, TRUE_COLOUR.products, (10.0, 10.0), ("thin",)
-    )
+    return replace(TRUE_COLOUR, slots=band_slots(names, high=TRUE_COLOUR.slots[0].high), outputs=names)
 
 
 def _read(path: Path) -> tuple[bytes, dict[str, Any]]:
