@@ -21,7 +21,7 @@ from attcr.fleet.store import split_url
 from attcr.fleet.unit import measure
 from attcr.restore import RestoreOptions
 from attcr.restore.array import Network
-from attcr.scenes.io import BAND_IN_NAME, SUFFIXES
+from attcr.scenes.open import BAND_IN_NAME, SUFFIXES
 from attcr.weights import load_model
 
 SAMPLE = 8

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from attcr.addresses import redact
 from attcr.errors import ConfigError, SceneError, ShapeError
 from attcr.scenes.blend import StripBlender
-from attcr.scenes.io import AlignedRaster
 from attcr.scenes.masks import CLEAR, THICK, CloudMap
+from attcr.scenes.scene import AlignedRaster
 from attcr.scenes.tiles import Grid, Tile, grid
 from attcr.sensors import SEN12MSCR_SAR, SENSORS, Sensor, check_values, into_dtype, model_range, recognise
 

@@ -14,7 +14,6 @@ from attcr.addresses import is_local
 from attcr.errors import SceneError
 from attcr.restore.array import RestoreOptions, named_sensor
 from attcr.scenes import write
-from attcr.scenes.io import AlignedRaster, Band, Scene, open_scene
 from attcr.scenes.masks import (
     CLEAR,
     Classes,
@@ -24,6 +23,8 @@ from attcr.scenes.masks import (
     classes_of_raster,
     classes_of_scl,
 )
+from attcr.scenes.open import open_scene
+from attcr.scenes.scene import AlignedRaster, Band, Scene
 from attcr.sensors import RGB, SENSORS, Sensor, find_bands, model_range, recognise
 
 Array = NDArray[Any]

@@ -39,8 +39,10 @@ from attcr.restore.array import (
 )
 from attcr.restore.clouds import find_clouds, sensor_of
 from attcr.scenes import write
-from attcr.scenes.io import AlignedRaster, Band, Profile, Scene, gdal, open_scene
+from attcr.scenes.dataset import gdal
 from attcr.scenes.masks import CloudMap
+from attcr.scenes.open import open_scene
+from attcr.scenes.scene import AlignedRaster, Band, Profile, Scene
 from attcr.scenes.tiles import Grid, grid
 from attcr.sensors import S2_L1C_BANDS, Sensor, check_values, model_range, pick_bands
 
