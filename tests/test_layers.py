@@ -67,12 +67,7 @@ def test_scenes_know_no_torch_and_the_model_no_geography() -> None:
 def test_no_module_imports_itself_by_way_of_others_not_even_inside_a_function() -> None:
     names = {dotted(module): module for module in MODULES}
     waiting = {
-        name: {
-            other
-            for imported in imported_names(module)
-            for other in (imported, imported.rpartition(".")[0])
-            if other in names and other != name
-        }
+        name: {imported if imported in names else imported.rpartition(".")[0] for imported in imported_names(module)}
         for name, module in names.items()
     }
     while ready := [name for name, imports in waiting.items() if not imports & set(waiting)]:
