@@ -10,8 +10,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "attcr"
 # Each line imports only from lines above it, or from its own room (`scenes.blend` from `scenes.tiles`).
 LAYERS = [
     {"errors"},
-    {"files", "addresses"},
-    {"ops", "sensors", "scenes", "protocols", "hub"},
+    {"files", "addresses", "sensors"},
+    {"ops", "scenes", "protocols", "hub"},
     {"networks", "data", "viz"},
     {"weights", "complexity", "gates"},
     {"restore", "evaluate", "export"},

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -21,10 +21,13 @@ from torch import Tensor, nn
 from attcr.addresses import redact
 from attcr.errors import ConfigError, SceneError, ShapeError
 from attcr.scenes.blend import StripBlender
-from attcr.scenes.masks import CLEAR, THICK, CloudMap
-from attcr.scenes.scene import AlignedRaster
+from attcr.scenes.clouds.masks import CLEAR, THICK
+from attcr.scenes.clouds.rim import CloudMap, Rim
 from attcr.scenes.tiles import Grid, Tile, grid
 from attcr.sensors import SEN12MSCR_SAR, SENSORS, Sensor, check_values, into_dtype, model_range, recognise
+
+if TYPE_CHECKING:
+    from attcr.scenes.scene import AlignedRaster
 
 Array = NDArray[Any]
 Float32 = NDArray[np.float32]
@@ -168,7 +171,8 @@ def restore_tiles(
             raise ShapeError(f"clouds has shape {clouds.shape}; expected the image's {(height, width)}.")
         thick = np.asarray(clouds) * THICK if clouds.dtype == bool else np.nan_to_num(clouds)
         classes = np.clip(thick, CLEAR, THICK).astype(np.uint8)
-        cloud_map = CloudMap(lambda top, bottom: classes[top:bottom], height, options.dilate, options.feather)
+        rim = Rim(options.dilate, options.feather)
+        cloud_map = CloudMap(lambda top, bottom: classes[top:bottom], height, rim)
     nodata = [options.nodata] * image.shape[0]
     walk = Walk(rows, network, sensor.unnamed(), tiles, cloud_map, nodata, options)
     restored = image.copy()

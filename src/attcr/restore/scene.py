@@ -20,13 +20,12 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rasterio.enums import ColorInterp
 from torch import nn
 
 import attcr
 from attcr import weights
 from attcr.addresses import is_local, redact
-from attcr.errors import AttcrWarning, SceneError
+from attcr.errors import AttcrWarning, MissingExtraError, SceneError
 from attcr.files import sha256, write_whole
 from attcr.restore.array import (
     NODATA,
@@ -37,14 +36,19 @@ from attcr.restore.array import (
     Strip,
     Walk,
 )
-from attcr.restore.clouds import find_clouds, sensor_of
 from attcr.scenes import write
+from attcr.scenes.clouds.find import find_clouds, sensor_of
+from attcr.scenes.clouds.rim import CloudMap, Rim
 from attcr.scenes.dataset import gdal
-from attcr.scenes.masks import CloudMap
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import AlignedRaster, Band, Profile, Scene
 from attcr.scenes.tiles import Grid, grid
 from attcr.sensors import S2_L1C_BANDS, Sensor, check_values, model_range, pick_bands
+
+try:
+    from rasterio.enums import ColorInterp
+except ImportError as error:
+    raise MissingExtraError("rasterio", "scenes") from error
 
 if sys.platform != "win32":
     import fcntl
@@ -166,7 +170,7 @@ def restore_block(
             preview = _Preview(folder / "preview.tif", job.scene)
             with ZipFile(part, "w", ZIP_DEFLATED, compresslevel=1) as file:
                 if first < last:
-                    walk = job.walk(find_clouds(job.whole, options, folder, on_rows=lambda _: None), None)
+                    walk = job.walk(job.find_clouds(folder), None)
                     for strip in islice(walk.strips(rows[first]), last - first):
                         _save_rows(file, _rows_of(job.scene, preview, strip))
         finally:
@@ -213,7 +217,7 @@ def plan_scene(
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         try:
-            walk = job.walk(find_clouds(job.whole, options, folder, on_rows=lambda _: None), None)
+            walk = job.walk(job.find_clouds(folder), None)
             rows = job.grid.rows
             to_run = sum(len(walk.tiles_to_run(row)) for row in rows)
         finally:
@@ -289,6 +293,11 @@ class _Job:
         }
         return _sha256(json.dumps(told, sort_keys=True).encode())
 
+    def find_clouds(self, folder: Path, on_rows: Callable[[int], None] | None = None) -> CloudMap | None:
+        sensor = sensor_of(self.whole, self.options.sensor)
+        rim = Rim(self.options.dilate, self.options.feather)
+        return find_clouds(self.whole, self.options.mask, folder, sensor=sensor, rim=rim, on_rows=on_rows)
+
     def walk(self, clouds: CloudMap | None, on_tiles: Callable[[int], None] | None) -> Walk:
         nodata = [band.nodata for band in self.scene.bands]
         return Walk(
@@ -321,7 +330,7 @@ def _open(source: str | Path | Sequence[str | Path], model: nn.Module | str | Pa
                 f"{whole.source} holds indices into a colour table, not colours: expand it with "
                 "gdal_translate -expand rgb."
             )
-        product = sensor_of(whole, options)
+        product = sensor_of(whole, options.sensor)
         names = [band.name for band in whole.bands]
         scene = whole.select(pick_bands(product, names, channels, options.bands))
         sensor = product if isinstance(options.sensor, Sensor) else model_range(product, channels)
@@ -501,13 +510,7 @@ def _restore(
         report(Progress("restore", done, total, done * size))
 
     if ready is None:
-        clouds = find_clouds(
-            job.whole,
-            job.options,
-            folder,
-            on_rows=lambda rows: report(Progress("mask", rows, scene.height)),
-            keep=state.has_clouds,
-        )
+        clouds = job.find_clouds(folder, lambda rows: report(Progress("mask", rows, scene.height)))
         walk = job.walk(clouds, count)
         ahead = [row for row in job.grid.rows if row + job.grid.tile_height > resumed]
         total = sum(len(walk.tiles_to_run(row)) for row in ahead)
