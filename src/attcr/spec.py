@@ -137,11 +137,11 @@ class InputSpec:
         places = self._places(sensor, names)
         missing = [slot.name for slot, at in zip(self.bands, places, strict=True) if at is None and not slot.optional]
         if missing or all(at is None for at in places):
-            wanted = " ".join(slot.name for slot in self.bands if not slot.optional) or "at least one band"
+            wanted = " ".join(slot.name for slot in self.bands if not slot.optional) or "at least one of theirs"
+            came = f"bands are {_listed(names)}" if any(names) else f"{len(names)} bands have no names"
             raise SceneError(
-                f"The scene's {len(names)} bands are {_listed(names)} and the weights take {wanted}: "
-                f"{'' if any(names) else 'they have no names, so '}choose by name or number with --bands, or take "
-                "other weights."
+                f"The scene's {came} and the weights take {wanted}: take other weights or, where the scene's bands "
+                "are these by another name, say which with --bands, by name or number from 1."
             )
         return places
 

@@ -21,7 +21,7 @@ from attcr.fleet.store import split_url
 from attcr.fleet.unit import measure
 from attcr.predict import open_predictor
 from attcr.restore import RestoreOptions
-from attcr.scenes.io import BAND_IN_NAME, SUFFIXES
+from attcr.scenes.open import BAND_IN_NAME, SUFFIXES
 
 SAMPLE = 8
 """Scenes that are opened to tell how large the others are, where the source does not say."""

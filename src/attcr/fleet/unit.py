@@ -29,7 +29,8 @@ from attcr.fleet.ledger import Outcome, worker_name
 from attcr.fleet.manifest import Work
 from attcr.fleet.store import Scratch, Store, open_bucket, split_url
 from attcr.restore import RestoreOptions, join_blocks, restore_block, restore_scene
-from attcr.scenes.io import gdal, open_scene
+from attcr.scenes.dataset import gdal
+from attcr.scenes.open import open_scene
 
 FETCH_LIMIT = 2 << 30
 """Bytes of a scene up to which it is fetched whole, ahead of the network; GDAL reads a larger one in place."""

@@ -15,7 +15,8 @@ from attcr.predict import Float32, Predictor, open_predictor
 from attcr.products import recognise
 from attcr.restore.options import RestoreOptions
 from attcr.restore.walk import NODATA, Array, Walk
-from attcr.scenes.masks import CLEAR, THICK, CloudMap
+from attcr.scenes.clouds.masks import CLEAR, THICK
+from attcr.scenes.clouds.rim import CloudMap
 from attcr.scenes.tiles import Grid, grid
 from attcr.sensors import check_values
 
@@ -145,7 +146,7 @@ def _cloud_map(clouds: Array, height: int, width: int, options: RestoreOptions) 
         raise ShapeError(f"clouds has shape {clouds.shape}; expected the image's {(height, width)}.")
     thick = np.asarray(clouds) * THICK if clouds.dtype == bool else np.nan_to_num(clouds)
     classes = np.clip(thick, CLEAR, THICK).astype(np.uint8)
-    return CloudMap(lambda top, bottom: classes[top:bottom], height, options.dilate, options.feather)
+    return CloudMap(lambda top, bottom: classes[top:bottom], height, options.rim)
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,13 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import numpy as np
 
 from attcr.predict import Predictor
-from attcr.restore.clouds import find_clouds
 from attcr.restore.options import RestoreOptions
 from attcr.restore.prepare import Source, check_target, prepare
 from attcr.restore.publish import Preview
 from attcr.restore.resume import held, take_up
 from attcr.restore.scene import FinishedRows, RestoreResult, finished_rows, working_folder, write_scene
 from attcr.restore.walk import Array
-from attcr.scenes.io import gdal
+from attcr.scenes.dataset import gdal
 
 if TYPE_CHECKING:
     from torch import nn
@@ -51,7 +50,7 @@ def restore_block(
             preview = Preview(folder / "preview.tif", job.scene, job.slots)
             with ZipFile(part, "w", ZIP_DEFLATED, compresslevel=1) as file:
                 if first < last:
-                    walk = job.walk(find_clouds(job.whole, options, folder, on_rows=lambda _: None), None)
+                    walk = job.walk(job.find_clouds(folder), None)
                     for strip in islice(walk.strips(rows[first]), last - first):
                         _save_rows(file, finished_rows(job.scene, preview, strip))
         finally:

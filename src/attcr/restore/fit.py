@@ -9,7 +9,9 @@ from pathlib import Path
 from attcr.errors import SceneError
 from attcr.products import band_names, recognise
 from attcr.restore.options import RestoreOptions
-from attcr.scenes.io import Scene, gdal, open_scene
+from attcr.scenes.dataset import gdal
+from attcr.scenes.open import open_scene
+from attcr.scenes.scene import Scene
 from attcr.sensors import REFLECTANCE, SENSORS, Sensor
 from attcr.spec import InputSpec
 from attcr.weights import published
@@ -52,7 +54,12 @@ def _misfit(spec: InputSpec, product: Sensor, names: Sequence[str]) -> str | Non
 def _fit(weights: str, spec: InputSpec, scene: Scene, product: Sensor | None) -> Fit:
     names = [band.name for band in scene.bands]
     seen = product or REFLECTANCE  # where the product is not known, the bands' names may still tell
+    choices = ", ".join(name for name in SENSORS if name.startswith(("s2", "landsat")))
+    untold = f"Nothing says of which product the {scene.dtype} values are: name it with --sensor ({choices})."
     misfit = _misfit(spec, seen, names)
+    if product is None and ((misfit and not any(names)) or seen.product not in spec.products):
+        takes = f"The weights take {', '.join(spec.products)}. " if seen.product not in spec.products else ""
+        return Fit(weights, False, takes + untold)
     if misfit:
         return Fit(weights, False, misfit)
     told = band_names(seen, names)
@@ -60,8 +67,7 @@ def _fit(weights: str, spec: InputSpec, scene: Scene, product: Sensor | None) ->
     bands = [f"{slot.name} ({told[at] or at + 1})" for slot, at in places if at is not None]
     reason = f"removes {' and '.join(spec.removes)} cloud from {', '.join(bands)}."
     if product is None:
-        choices = ", ".join(name for name in SENSORS if name.startswith(("s2", "landsat")))
-        reason += f" Nothing says of which product the {scene.dtype} values are: name it with --sensor ({choices})."
+        reason += f" {untold}"
     metres = _metres(scene)
     if metres and not spec.gsd[0] / 1.5 <= metres <= spec.gsd[1] * 1.5:
         trained = "-".join(f"{distance:g}" for distance in dict.fromkeys(spec.gsd))

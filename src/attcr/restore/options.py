@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from attcr.addresses import redact
 from attcr.errors import ConfigError
+from attcr.scenes.clouds.rim import Rim
 from attcr.scenes.tiles import grid
 from attcr.sensors import SENSORS, Sensor
 
@@ -73,6 +74,11 @@ class RestoreOptions:
         default = {field.name: field.default for field in fields(self)}
         told = {key: value for key, value in self.describe().items() if value != default[key]}
         return hashlib.sha256(json.dumps({"defaults": DEFAULTS, **told}, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def rim(self) -> Rim:
+        """Pixels around a cloud that are restored too."""
+        return Rim(self.dilate, self.feather)
 
     def named_sensor(self) -> Sensor | None:
         """Give the sensor that the options name, or hold."""

@@ -17,15 +17,16 @@ import attcr
 from attcr.addresses import is_local, redact
 from attcr.errors import AttcrWarning, SceneError
 from attcr.predict import Predictor, open_predictor
-from attcr.restore.clouds import sensor_of
 from attcr.restore.fit import fitting
 from attcr.restore.options import RestoreOptions
 from attcr.restore.walk import Walk
 from attcr.scenes import write
-from attcr.scenes.io import AlignedRaster, Scene, open_scene
-from attcr.scenes.masks import CloudMap
+from attcr.scenes.clouds.find import find_clouds, sensor_of
+from attcr.scenes.clouds.rim import CloudMap
+from attcr.scenes.open import open_scene
+from attcr.scenes.scene import AlignedRaster, Scene
 from attcr.scenes.tiles import Grid, grid
-from attcr.sensors import Sensor, check_values
+from attcr.sensors import RGB, Sensor, check_values
 
 if TYPE_CHECKING:
     from torch import nn
@@ -47,7 +48,10 @@ class Prepared:
     """With the bands that the network takes, in its order."""
     slots: tuple[str, ...]
     """The slots that these bands go into."""
+    product: Sensor
+    """What its values are."""
     sensor: Sensor
+    """The same, fitted to the network."""
     predictor: Predictor
     radar: AlignedRaster | None
     grid: Grid
@@ -91,6 +95,20 @@ class Prepared:
         }
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
+    def find_clouds(self, folder: Path, on_rows: Callable[[int], None] | None = None) -> CloudMap | None:
+        """Give the scene's cloud map, kept in the working folder; None where no mask was asked for."""
+        places = [self.whole.bands.index(band) for band in self.scene.bands]
+        rgb = [places[self.slots.index(name)] for name in RGB] if set(RGB) <= set(self.slots) else None
+        return find_clouds(
+            self.whole,
+            self.options.mask,
+            folder,
+            sensor=self.product,
+            rim=self.options.rim,
+            rgb=rgb,
+            on_rows=on_rows,
+        )
+
     def walk(self, clouds: CloudMap | None, on_tiles: Callable[[int], None] | None) -> Walk:
         """Give the walk of the scene's pixels."""
         return Walk(
@@ -119,12 +137,12 @@ def prepare(source: Source, model: nn.Module | str | Path | Predictor, options: 
                 f"{whole.source} holds indices into a colour table, not colours: expand it with "
                 "gdal_translate -expand rgb."
             )
-        product = sensor_of(whole, options)
+        product = sensor_of(whole, options.sensor)
         scene, slots = _matched(whole, product, predictor, options)
         tiles = grid(scene.height, scene.width, tile=options.tile, overlap=options.overlap)
         radar = _open_radar(scene, predictor, options)
         sensor = predictor.spec.fit(product, [slot for slot in predictor.spec.bands if slot.name in slots])
-        prepared = Prepared(whole, scene, slots, sensor, predictor, radar, tiles, options)
+        prepared = Prepared(whole, scene, slots, product, sensor, predictor, radar, tiles, options)
         limit = min(MEMORY_LIMIT, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
         if prepared.memory > limit:
             raise SceneError(

@@ -16,7 +16,8 @@ from attcr.restore.prepare import Prepared
 from attcr.restore.resume import State
 from attcr.restore.walk import NODATA, QUALITY_COLOURS, QUALITY_NAMES, Array
 from attcr.scenes import write
-from attcr.scenes.io import Band, Profile, Scene, open_scene
+from attcr.scenes.open import open_scene
+from attcr.scenes.scene import Band, Profile, Scene
 from attcr.sensors import RGB
 
 Layers = dict[str, tuple[Profile, list[Band]]]

@@ -14,14 +14,14 @@ import numpy as np
 from attcr.addresses import redact
 from attcr.errors import SceneError
 from attcr.predict import Predictor
-from attcr.restore.clouds import find_clouds
 from attcr.restore.options import RestoreOptions
 from attcr.restore.prepare import Prepared, Source, check_target, prepare
 from attcr.restore.publish import Preview, layers_of, publish
 from attcr.restore.resume import State, held, take_up
 from attcr.restore.walk import QUALITY_NAMES, Array, Strip
 from attcr.scenes import write
-from attcr.scenes.io import Scene, gdal
+from attcr.scenes.dataset import gdal
+from attcr.scenes.scene import Scene
 
 if TYPE_CHECKING:
     from torch import nn
@@ -130,7 +130,7 @@ def plan_scene(
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         try:
-            walk = job.walk(find_clouds(job.whole, options, folder, on_rows=lambda _: None), None)
+            walk = job.walk(job.find_clouds(folder), None)
             rows = job.grid.rows
             to_run = sum(len(walk.tiles_to_run(row)) for row in rows)
         finally:
@@ -242,13 +242,7 @@ def _restored_rows(
     job: Prepared, state: State, preview: Preview, count: _TileCount, report: Callable[[Progress], None]
 ) -> Iterator[FinishedRows]:
     """Find the clouds now, and give the rows from the state's on as they are asked for."""
-    clouds = find_clouds(
-        job.whole,
-        job.options,
-        state.folder,
-        on_rows=lambda rows: report(Progress("mask", rows, job.scene.height)),
-        keep=state.has_clouds,
-    )
+    clouds = job.find_clouds(state.folder, lambda rows: report(Progress("mask", rows, job.scene.height)))
     walk = job.walk(clouds, count)
     ahead = [row for row in job.grid.rows if row + job.grid.tile_height > state.row]
     count.total = sum(len(walk.tiles_to_run(row)) for row in ahead)

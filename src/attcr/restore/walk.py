@@ -17,7 +17,8 @@ from attcr.errors import SceneError, ShapeError
 from attcr.predict import Float32, Predictor
 from attcr.restore.options import RestoreOptions
 from attcr.scenes.blend import StripBlender
-from attcr.scenes.masks import THICK, CloudMap
+from attcr.scenes.clouds.masks import THICK
+from attcr.scenes.clouds.rim import CloudMap
 from attcr.scenes.tiles import Grid, Tile
 from attcr.sensors import Sensor, into_dtype
 

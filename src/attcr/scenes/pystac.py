@@ -10,13 +10,16 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import pystac
-from rasterio.errors import RasterioError
-from rasterio.warp import transform_geom
-
 from attcr.addresses import is_local, redact
-from attcr.errors import SceneError
-from attcr.scenes.io import Profile, Scene
+from attcr.errors import MissingExtraError, SceneError
+from attcr.scenes.scene import Profile, Scene
+
+try:
+    import pystac
+    from rasterio.errors import RasterioError
+    from rasterio.warp import transform_geom
+except ImportError as error:
+    raise MissingExtraError("pystac", "scenes") from error
 
 _RASTERS = ("image/tiff", "image/jp2", "image/vnd.stac.geotiff")
 _COMPANIONS = {"scl": "scl", "qa_pixel": "qa_pixel", "qa": "qa_pixel"}

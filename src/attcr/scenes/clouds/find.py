@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -13,18 +13,13 @@ from numpy.typing import NDArray
 from attcr.addresses import is_local
 from attcr.errors import SceneError
 from attcr.products import find_bands, recognise
-from attcr.restore.options import RestoreOptions
 from attcr.scenes import write
-from attcr.scenes.io import AlignedRaster, Band, Scene, open_scene
-from attcr.scenes.masks import (
-    CLEAR,
-    Classes,
-    CloudMap,
-    classes_of_brightness,
-    classes_of_qa_pixel,
-    classes_of_raster,
-    classes_of_scl,
-)
+from attcr.scenes.clouds import s2cloudless, ukis_csmask
+from attcr.scenes.clouds.brightness import classes_of_brightness
+from attcr.scenes.clouds.masks import CLEAR, Classes, classes_of_qa_pixel, classes_of_raster, classes_of_scl
+from attcr.scenes.clouds.rim import CloudMap, Rim
+from attcr.scenes.open import open_scene
+from attcr.scenes.scene import AlignedRaster, Band, Scene
 from attcr.sensors import PICTURE_RANGE, RGB, RGB_RANGE, SENSORS, Sensor
 
 Array = NDArray[Any]
@@ -32,41 +27,49 @@ Array = NDArray[Any]
 
 def find_clouds(
     scene: Scene,
-    options: RestoreOptions,
+    mask: str,
     folder: Path,
     *,
-    on_rows: Callable[[int], None],
-    keep: bool = False,
+    sensor: Sensor,
+    rim: Rim,
+    rgb: Sequence[int] | None = None,
+    on_rows: Callable[[int], None] | None = None,
 ) -> CloudMap | None:
-    """Give the scene's cloud map, made once as clouds.tif in the working folder; None stands for no mask.
+    """Give the scene's cloud map, kept as clouds.tif in the working folder; None stands for no mask.
 
-    The scene comes with all its bands, for a detector may look at others than the network.
+    `mask` is none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], or a raster. The scene comes with all
+    its bands, for a detector may look at others than the network; `rgb` says where red, green and blue are among them,
+    if their names do not. A clouds.tif that is there already is taken as
+    it is; `on_rows` hears how many rows are done of a new one.
     """
-    if options.mask == "none":
+    if mask == "none":
         return None
     path = folder / "clouds.tif"
-    profile = scene.profile
-    if not keep:
-        plain = replace(profile, dtype="uint8", tags={}, gcps=([], None), rpcs=None, has_mask=False)
-        write.create(path, plain, [Band("clouds", "", 1)])
-        for top, classes in _detect(scene, options):
-            write.write_rows(path, top, classes[None])
-            on_rows(top + classes.shape[0])
+    if not path.exists():
+        unfinished = folder / "clouds.unfinished.tif"
+        plain = replace(scene.profile, dtype="uint8", tags={}, gcps=([], None), rpcs=None, has_mask=False)
+        write.create(unfinished, plain, [Band("clouds", "", 1)])
+        for top, classes in _detect(scene, mask, sensor, rgb):
+            write.write_rows(unfinished, top, classes[None])
+            if on_rows:
+                on_rows(top + classes.shape[0])
+        unfinished.replace(path)
 
     def read(top: int, bottom: int) -> Classes:
         with open_scene(path) as made:
             return made.read(top, bottom)[0]  # type: ignore[no-any-return]
 
-    return CloudMap(read, profile.height, options.dilate, options.feather)
+    return CloudMap(read, scene.height, rim)
 
 
-def _detect(scene: Scene, options: RestoreOptions) -> Iterator[tuple[int, Classes]]:
+def _detect(scene: Scene, mask: str, sensor: Sensor, rgb: Sequence[int] | None) -> Iterator[tuple[int, Classes]]:
     """Give cloud classes in blocks of rows, from the product's mask, the user's, or a detector."""
     readers = {"scl": classes_of_scl, "qa_pixel": classes_of_qa_pixel}
     height = scene.height
-    name, _, given = options.mask.partition("=")
-    if name in ("auto", "csmask", "s2cloudless"):
-        yield from _run_detector(scene, options)
+    name, _, given = mask.partition("=")
+    if mask in ("auto", "csmask", "s2cloudless"):
+        detect, seen = _brightness(scene, sensor, rgb) if mask == "auto" else _detector(scene, mask, sensor)
+        yield from _run_detector(detect, seen, sensor)
         return
     if name in readers:
         href = given or scene.companions.get(name)
@@ -77,22 +80,20 @@ def _detect(scene: Scene, options: RestoreOptions) -> Iterator[tuple[int, Classe
             )
         read: Callable[[Array], Classes] = readers[name]
     else:
-        href, read = options.mask, classes_of_raster
+        href, read = mask, classes_of_raster
         if is_local(href) and not Path(href).exists():
             raise SceneError(
                 f"There is no mask {href!r}: --mask is none, auto, csmask, s2cloudless, scl, qa_pixel, or a raster."
             )
-    mask = AlignedRaster(href, scene.profile)
+    raster = AlignedRaster(href, scene.profile)
     try:
         for top in range(0, height, 512):
-            yield top, read(mask.read(top, min(top + 512, height))[0])
+            yield top, read(raster.read(top, min(top + 512, height))[0])
     finally:
-        mask.close()
+        raster.close()
 
 
-def _run_detector(whole: Scene, options: RestoreOptions) -> Iterator[tuple[int, Classes]]:
-    sensor = sensor_of(whole, options)
-    detect, scene = _detector(whole, sensor, options.mask)
+def _run_detector(detect: Callable[[Array], Classes], scene: Scene, sensor: Sensor) -> Iterator[tuple[int, Classes]]:
     height, width = scene.height, scene.width
     block, margin = 1024, 64  # pixels beyond the block that the detector may look at
     for top in range(0, height, block):
@@ -109,27 +110,28 @@ def _run_detector(whole: Scene, options: RestoreOptions) -> Iterator[tuple[int, 
         yield top, classes[top - first : min(top + block, height) - first]
 
 
-def _detector(scene: Scene, sensor: Sensor, name: str) -> tuple[Callable[[Array], Classes], Scene]:
+def _brightness(scene: Scene, sensor: Sensor, rgb: Sequence[int] | None) -> tuple[Callable[[Array], Classes], Scene]:
+    """Give the detector of bright pixels without colour, and the scene with red, green and blue."""
+    at = rgb or find_bands(sensor, [band.name for band in scene.bands], RGB)
+    if at is None:
+        raise SceneError(
+            f"--mask auto looks at red, green and blue, which {scene.source} has not: choose another mask."
+        )
+    picture = sensor.into(PICTURE_RANGE if sensor.picture else RGB_RANGE).unnamed()
+    return lambda values: classes_of_brightness(picture.to_model(values)), scene.select(at)
+
+
+def _detector(scene: Scene, name: str, sensor: Sensor) -> tuple[Callable[[Array], Classes], Scene]:
     """Give a detector and the scene with the bands it looks at."""
     names = [band.name for band in scene.bands]
-    if name == "auto":
-        at = find_bands(sensor, names, RGB) or (list(range(3)) if len(names) == 3 else None)
-        if at is None:
-            raise SceneError(f"--mask auto looks at red, green and blue, which {scene.source} has not.")
-        three = sensor.into(PICTURE_RANGE if sensor.picture else RGB_RANGE).unnamed()
-        return lambda values: classes_of_brightness(three.to_model(values)), scene.select(at)
     if name == "s2cloudless":
-        from attcr.scenes import s2cloudless
-
         at = find_bands(sensor, names, s2cloudless.BANDS)
         if at is None or not sensor.name.startswith("s2-l1c"):
             raise SceneError(
                 f"--mask s2cloudless takes Sentinel-2 L1C with bands {' '.join(s2cloudless.BANDS)}, and "
                 f"{scene.source} is {sensor.name}: use --mask csmask or scl."
             )
-        return lambda values: s2cloudless.find_clouds(sensor.to_reflectance(values)), scene.select(at)
-    from attcr.scenes import ukis_csmask
-
+        return lambda values: s2cloudless.classify(sensor.to_reflectance(values)), scene.select(at)
     for count, nir in ((6, "nir"), (6, "nir08"), (4, "nir"), (4, "nir08")):
         called = ukis_csmask.BANDS[:count]
         at = find_bands(sensor, names, [nir if band == "nir" else band for band in called])
@@ -142,13 +144,14 @@ def _detector(scene: Scene, sensor: Sensor, name: str) -> tuple[Callable[[Array]
         )
     level: Literal["l1c", "l2a"] = "l1c" if "l1" in sensor.name else "l2a"
     seen = scene.select(at)
-    return lambda values: ukis_csmask.find_clouds(sensor.to_reflectance(values), called, level), seen
+    return lambda values: ukis_csmask.classify(sensor.to_reflectance(values), called, level), seen
 
 
-def sensor_of(scene: Scene, options: RestoreOptions) -> Sensor:
+def sensor_of(scene: Scene, named: str | Sensor | None) -> Sensor:
     """Give the scene's product: the one named, else the one its metadata tells, else refuse."""
     scales, offsets = [band.scale for band in scene.bands], [band.offset for band in scene.bands]
-    sensor = options.named_sensor() or recognise(scene.hints, scene.dtype, scales, offsets)
+    given = SENSORS[named] if isinstance(named, str) else named
+    sensor = given or recognise(scene.hints, scene.dtype, scales, offsets)
     if sensor is None:
         raise SceneError(
             f"{scene.source} holds {scene.dtype} values and nothing says of which product: name it with "
