@@ -1,18 +1,24 @@
 """The walk of a pixel, in memory."""
 
+import hashlib
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from torch import Tensor, nn
 
-from attcr.errors import ConfigError, SceneError, ShapeError
+from attcr.errors import AttcrError, ConfigError, SceneError, ShapeError
 from attcr.official import convert_official
 from attcr.restore import RestoreOptions, restore_array
 from attcr.restore.array import restore_tiles
+from attcr.restore.options import DEFAULTS
 from attcr.restore.walk import LOW_CONFIDENCE, NODATA, ORIGINAL, UNDER_THICK, UNDER_THIN
 from attcr.scenes.tiles import grid
 from attcr.sensors import PICTURE
@@ -273,3 +279,105 @@ def test_tile_borders_of_trained_weights_do_not_show_on_a_smooth_scene(shared: P
     print(f"half a tile's shift changes the result by {shift.mean():.4f} on average, {shift.max():.4f} at most")
     assert shift.mean() < 0.01
     assert shift.max() < 0.1
+
+
+def test_an_image_comes_back_as_what_it_came_as() -> None:
+    array = noise("uint8", (3, 20, 30))
+    expected = restore_array(array, Counting(0.5)).image
+    across = restore_array(np.ascontiguousarray(array.transpose(1, 2, 0)), Counting(0.5), layout="hwc").image
+    assert across.shape == (20, 30, 3)
+    assert np.array_equal(across.transpose(2, 0, 1), expected)
+    tensor = restore_array(torch.from_numpy(array)[None], Counting(0.5)).image
+    assert isinstance(tensor, Tensor)
+    assert tensor.shape == (1, 3, 20, 30)
+    assert np.array_equal(tensor[0].numpy(), expected)
+    assert restore_array(torch.from_numpy(array), Counting(0.5)).image.shape == (3, 20, 30)
+    seen = Image.fromarray(np.dstack([*array, noise("uint8", (20, 30), 1)]))  # with what is opaque
+    picture = restore_array(seen, Counting(0.5), clouds=np.ones((20, 30), bool)).image
+    assert picture.mode == "RGBA"
+    assert np.array_equal(np.asarray(picture)[..., :3].transpose(2, 0, 1), expected)
+    assert np.array_equal(np.asarray(picture)[..., 3], np.asarray(seen)[..., 3])
+
+
+@pytest.mark.parametrize(
+    ("image", "layout", "text"),
+    [
+        (torch.zeros(2, 3, 9, 9, dtype=torch.uint8), "chw", "(1, C, H, W), got shape (2, 3, 9, 9)"),
+        (Image.new("L", (9, 9)), "chw", "RGB or RGBA, got L"),
+        (np.zeros((3, 9, 9), np.uint8), "bchw", "choose 'chw' or 'hwc'"),
+    ],
+)
+def test_what_is_no_image_is_refused(image: Any, layout: Any, text: str) -> None:
+    with pytest.raises(AttcrError) as caught:
+        restore_array(image, Same(), layout=layout)
+    assert text in str(caught.value)
+
+
+def test_published_weights_are_taken_by_name() -> None:
+    image = noise("uint8", (3, 32, 32))
+    expected = restore_array(image, load_model("rgb-thin")).image
+    assert np.array_equal(restore_array(image, "rgb-thin").image, expected)
+
+
+def test_a_predictor_without_torch_restores() -> None:
+    class Plain:
+        spec = by_position(3)
+        identity: ClassVar = {"weights_sha256": "none", "backend": "numpy"}
+
+        def __call__(self, x: np.ndarray) -> np.ndarray:
+            return x / 2
+
+    image = noise("uint8", (3, 32, 40))
+    assert np.array_equal(restore_array(image, Plain()).image, restore_array(image, Counting(0.5)).image)
+
+
+def test_arrays_are_restored_without_rasterio_and_without_torch() -> None:
+    code = """
+import sys
+for name in ("rasterio", "rio_cogeo", "pystac", "torch"):
+    sys.modules[name] = None
+import numpy as np
+from attcr import restore_array
+from attcr.spec import TRUE_COLOUR
+
+class Plain:
+    spec = TRUE_COLOUR
+    identity = {"weights_sha256": "none", "backend": "numpy"}
+
+    def __call__(self, x):
+        return x / 2
+
+image = np.full((3, 20, 30), 100, np.uint8)
+clouds = np.zeros((20, 30), np.uint8)
+clouds[5, 5] = 1
+out = restore_array(image, Plain(), clouds=clouds)
+print(out.image[0, 5, 5], out.image[0, 19, 29], out.quality[5, 5])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["50", "100", "2"], done.stderr
+
+
+def test_options_are_told_by_what_differs_from_the_defaults() -> None:
+    plain = RestoreOptions()
+    assert plain.digest() == RestoreOptions(device="cuda", batch=4).digest()
+    assert plain.digest() != RestoreOptions(dilate=9).digest()
+    assert plain.digest() == hashlib.sha256(b'{"defaults": 1}').hexdigest()
+    assert RestoreOptions(tile=512).digest() == hashlib.sha256(b'{"defaults": 1, "tile": 512}').hexdigest()
+
+
+def test_a_changed_default_is_counted() -> None:
+    """A change of one of these makes results differ under one digest: raise `options.DEFAULTS` with it."""
+    assert DEFAULTS == 1
+    assert RestoreOptions().describe() == {
+        "tile": 256,
+        "overlap": 32,
+        "dtype": "float32",
+        "sensor": None,
+        "bands": None,
+        "mask": "none",
+        "dilate": 8,
+        "feather": 8,
+        "sar": None,
+        "nodata": None,
+        "confidence": False,
+    }

@@ -96,5 +96,6 @@ def _state_sha256(module: nn.Module) -> str:
     whole = hashlib.sha256()
     for name, tensor in sorted(module.state_dict().items()):
         whole.update(name.encode())
-        whole.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
+        numbers = tensor.detach().cpu().reshape(-1).contiguous()  # also where it is a single number
+        whole.update(numbers.view(torch.uint8).numpy().tobytes() if numbers.numel() else b"")
     return whole.hexdigest()
