@@ -19,10 +19,11 @@ import pyarrow.parquet as pq
 from torch import nn
 
 import attcr
+from attcr.fleet.fetch import Fetched
 from attcr.fleet.manifest import Work, read_manifest
 from attcr.fleet.run import FleetOptions, recipe_of, run_fleet
-from attcr.fleet.unit import Fetched, SceneWorker
-from attcr.restore import RestoreOptions
+from attcr.fleet.worker import SceneWorker
+from attcr.restore.array import RestoreOptions
 
 
 class Stub(SceneWorker):
@@ -66,12 +67,12 @@ def simulate(folder: Path, rows: int) -> None:
     make_manifest(folder / "manifest.parquet", rows)
     (folder / "weights").write_bytes(b"stub")
     for _ in range(2):
-        done = subprocess.run([sys.executable, __file__, "_part", str(folder), str(rows)], check=True, text=True,
+        done = subprocess.run([sys.executable, __file__, "_half", str(folder), str(rows)], check=True, text=True,
                               capture_output=True)  # fmt: skip
         print(done.stdout, end="", flush=True)
 
 
-def part(folder: Path, rows: int) -> None:
+def half(folder: Path, rows: int) -> None:
     """One half of the simulation, in a process of its own for its memory's sake."""
     out = folder / "out"
     first = not (out / "items").exists()
@@ -186,8 +187,8 @@ def efficiency(folder: Path, scenes: int, weights: Path) -> None:
 
 
 def main() -> None:
-    if sys.argv[1] == "_part":
-        part(Path(sys.argv[2]), int(sys.argv[3]))
+    if sys.argv[1] == "_half":
+        half(Path(sys.argv[2]), int(sys.argv[3]))
         return
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["simulate", "resume", "efficiency"])
