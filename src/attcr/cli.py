@@ -464,8 +464,8 @@ def fleet_plan(
 ) -> None:
     """Turn a STAC search or a prefix into a manifest; print megapixels, machine-hours and cost."""
     from attcr.fleet.plan import list_prefix, measure_rate, search, write_plan
-    from attcr.fleet.unit import with_settings
-    from attcr.restore import RestoreOptions
+    from attcr.fleet.settings import with_settings
+    from attcr.restore.array import RestoreOptions
 
     try:
         box = [float(number) for number in bbox.split(",")] if bbox else None
@@ -535,8 +535,8 @@ def fleet_run(
     import signal
 
     from attcr.fleet.run import FleetOptions, run_fleet
-    from attcr.fleet.unit import with_settings
-    from attcr.restore import RestoreOptions
+    from attcr.fleet.settings import with_settings
+    from attcr.restore.array import RestoreOptions
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a machine that is taken away says so first
     _quiet_rasterio()
@@ -576,9 +576,9 @@ def fleet_status(
     """Show how far a run is: progress, rate, failures by class, time left."""
     from dataclasses import asdict
 
-    from attcr.fleet.run import report
+    from attcr.fleet.run import read_status
 
-    told = report(out)
+    told = read_status(out)
     if as_json:
         typer.echo(json.dumps(asdict(told), indent=2))
         return

@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from attcr.addresses import hide_secrets, is_local, redact
-from attcr.errors import ManifestError, MissingExtraError
+from attcr.errors import AttcrError, ManifestError, MissingExtraError
 from attcr.fleet.manifest import Work, default_id, guarded, list_bucket, work_of_href, work_of_item, write_manifest
 from attcr.fleet.store import split_url
-from attcr.fleet.unit import measure
 from attcr.predict import open_predictor
-from attcr.restore import RestoreOptions
-from attcr.scenes.open import BAND_IN_NAME, SUFFIXES
+from attcr.restore.options import RestoreOptions
+from attcr.scenes.dataset import gdal
+from attcr.scenes.open import BAND_IN_NAME, SUFFIXES, open_scene
 
 SAMPLE = 8
 """Scenes that are opened to tell how large the others are, where the source does not say."""
@@ -107,6 +107,22 @@ def write_plan(works: Iterator[Work], path: Path) -> Plan:
     sizes = [size for work in sample if (size := measure(work)) is not None]
     mean = sum(sizes) / len(sizes) if sizes else 0.0
     return Plan(counts["scenes"], megapixels + mean * counts["unsized"], counts["unsized"], counts["refused"])
+
+
+def megapixels_of(work: Work) -> float | None:
+    """Give a scene's size where its row or, on this machine, its file tells it."""
+    if work.megapixels is not None or work.item or not all(is_local(href) for href in work.hrefs):
+        return work.megapixels
+    return measure(work)
+
+
+def measure(work: Work) -> float | None:
+    """Open a scene and give its megapixels; None where it does not open."""
+    try:
+        with gdal(), open_scene(list(work.hrefs)) as scene:
+            return scene.height * scene.width / 1e6
+    except AttcrError:
+        return None
 
 
 def measure_rate(weights: str | Path, options: RestoreOptions) -> float:

@@ -27,8 +27,11 @@ class TorchPredictor:
         spec: InputSpec | None = None,
         device: str = "cpu",
         dtype: str = "float32",
+        threads: int = 0,
         weights_sha256: str | None = None,
     ) -> None:
+        if threads:
+            torch.set_num_threads(threads)
         spec = spec or getattr(module, "spec", None)
         if not isinstance(spec, InputSpec):
             raise ConfigError(
@@ -51,10 +54,12 @@ class TorchPredictor:
         }
 
     @classmethod
-    def from_weights(cls, source: str | Path, *, device: str = "cpu", dtype: str = "float32") -> TorchPredictor:
+    def from_weights(
+        cls, source: str | Path, *, device: str = "cpu", dtype: str = "float32", threads: int = 0
+    ) -> TorchPredictor:
         """Load weights by anything that `find_weights` takes."""
         path = find_weights(source)
-        return cls(load_model(path), device=device, dtype=dtype, weights_sha256=sha256(path))
+        return cls(load_model(path), device=device, dtype=dtype, threads=threads, weights_sha256=sha256(path))
 
     @torch.inference_mode()
     def __call__(self, x: Float32) -> Float32:
