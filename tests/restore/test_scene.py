@@ -115,10 +115,6 @@ def mask_band(file: Any) -> None:
     file.write_mask(mask)
 
 
-def alpha(file: Any) -> None:
-    file.colorinterp = [ColorInterp.red, ColorInterp.green, ColorInterp.blue, ColorInterp.alpha]
-
-
 def colour_table(file: Any) -> None:
     file.write_colormap(1, {0: (1, 2, 3, 255), 7: (9, 8, 7, 255)})
 
@@ -132,7 +128,7 @@ def colour_table(file: Any) -> None:
         pytest.param(3, gcps, {}, id="GCPs"),
         pytest.param(3, rpcs, {}, id="RPCs"),
         pytest.param(3, mask_band, {}, id="mask band"),
-        pytest.param(4, alpha, {"photometric": "RGB"}, id="alpha"),
+        pytest.param(4, None, {"photometric": "RGB", "alpha": "YES"}, id="alpha"),
         pytest.param(1, colour_table, {}, id="colour table"),
         pytest.param(13, None, {**UTM, "nodata": 9}, id="13 bands"),
     ],
