@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import nn
 
 from attcr.errors import ConfigError, MissingExtraError, ShapeError
 from attcr.restore.array import Array, RestoreOptions, restore_array, restore_tiles
-from attcr.scenes.tiles import Grid, grid
+from attcr.scenes.tiles import Part, Tile, grid
 
 try:
     import xarray as xr
@@ -76,22 +77,6 @@ def _nodata(array: xr.DataArray) -> float | None:
     return None
 
 
-@dataclass(frozen=True)
-class _Window:
-    """The pixels that a chunk needs along one axis, and the tiles among them, counted from the first."""
-
-    first: int
-    last: int
-    starts: tuple[int, ...]
-
-
-def _window(starts: tuple[int, ...], size: int, begin: int, end: int, reach: int, length: int) -> _Window:
-    touching = [start for start in starts if start < end and start + size > begin]
-    first = max(min(touching[0], begin - reach), 0)
-    last = min(max(touching[-1] + size, end + reach), length)
-    return _Window(first, last, tuple(start - first for start in touching))
-
-
 def _restore_chunks(data: Any, model: nn.Module, clouds: Any, options: RestoreOptions) -> Any:
     """Give the restored dask array: one task a chunk of rows and columns."""
     import dask.array as da
@@ -105,44 +90,24 @@ def _restore_chunks(data: Any, model: nn.Module, clouds: Any, options: RestoreOp
     restore = delayed(_restore_chunk, pure=False)
     shared = delayed(model)
     lines = []
-    top = 0
-    for rows in data.chunks[1]:
+    for top, rows in _places(data.chunks[1]):
         line = []
-        left = 0
-        for cols in data.chunks[2]:
-            down = _window(tiles.rows, tiles.tile_height, top, top + rows, reach, height)
-            across = _window(tiles.cols, tiles.tile_width, left, left + cols, reach, width)
-            part = Grid(
-                height=max(down.starts) + tiles.tile_height,
-                width=across.last - across.first,
-                tile_height=tiles.tile_height,
-                tile_width=tiles.tile_width,
-                overlap=tiles.overlap,
-                rows=down.starts,
-                cols=across.starts,
-            )
-            inside = (slice(down.first, down.last), slice(across.first, across.last))
-            near = data[:, inside[0], inside[1]].rechunk(-1)
-            cloudy = None if clouds is None else da.asarray(clouds)[inside].rechunk(-1)
-            keep = tuple(
-                slice(at - window.first, at - window.first + size)
-                for at, size, window in ((top, rows, down), (left, cols, across))
-            )
-            task = restore(near, shared, part, cloudy, options, keep)
+        for left, cols in _places(data.chunks[2]):
+            part = tiles.part(Tile(top, left, rows, cols), reach=reach)
+            needs = (part.needs.rows, part.needs.cols)
+            near = data[:, needs[0], needs[1]].rechunk(-1)
+            cloudy = None if clouds is None else da.asarray(clouds)[needs].rechunk(-1)
+            task = restore(near, shared, part, cloudy, options)
             line.append(da.from_delayed(task, (count, rows, cols), data.dtype))
-            left += cols
         lines.append(line)
-        top += rows
-    return da.block([[*line] for line in lines]) if lines else data
+    return da.block(lines) if lines else data
 
 
-def _restore_chunk(
-    image: Array,
-    model: nn.Module,
-    tiles: Grid,
-    clouds: Array | None,
-    options: RestoreOptions,
-    keep: tuple[slice, slice],
-) -> Array:
-    restored = restore_tiles(np.asarray(image), model, tiles, clouds=clouds, options=options)
-    return np.asarray(restored.image[:, keep[0], keep[1]])
+def _places(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Give where each chunk along an axis begins, and its size."""
+    return zip(accumulate(sizes, initial=0), sizes, strict=False)
+
+
+def _restore_chunk(image: Array, model: nn.Module, part: Part, clouds: Array | None, options: RestoreOptions) -> Array:
+    restored = restore_tiles(np.asarray(image), model, part.grid, clouds=clouds, options=options)
+    return np.asarray(restored.image[:, part.window.rows, part.window.cols])
