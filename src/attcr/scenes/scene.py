@@ -114,34 +114,34 @@ class Scene:
             raise SceneError(f"nodata {nodata:g} cannot be a value of {self.dtype}: give one that can.")
         return replace(self, bands=tuple(replace(band, nodata=float(nodata)) for band in self.bands))
 
-    def read(self, top: int, bottom: int) -> Array:
-        """Read rows [top, bottom) as (C, rows, W), values untouched."""
-        out = np.empty((len(self.bands), bottom - top, self.width), self.dtype)
+    def read(self, top: int, bottom: int, *, left: int = 0, right: int | None = None) -> Array:
+        """Read rows [top, bottom) and columns [left, right) as (C, rows, columns), values untouched."""
+        window = self._window(top, bottom, left, right)
+        out = np.empty((len(self.bands), window.height, window.width), self.dtype)
         if len({band.href for band in self.bands}) == 1 and all(band.factor == 1 for band in self.bands):
             indexes = [band.index for band in self.bands]
-            window = Window(0, top, self.width, bottom - top)
             with reading(self.source):
                 self._datasets[self.bands[0].href].read(indexes, window=window, out=out)
             return out
         for plane, band in zip(out, self.bands, strict=True):
-            plane[:] = self._read_band(band, top, bottom)
+            plane[:] = self._read_band(band, window)
         return out
 
-    def read_alpha(self, top: int, bottom: int) -> Array | None:
-        """Read rows of the alpha band as (1, rows, W), if there is one."""
-        return self._read_band(self.alpha, top, bottom)[None] if self.alpha else None
+    def read_alpha(self, top: int, bottom: int, *, left: int = 0, right: int | None = None) -> Array | None:
+        """Read the alpha band as (1, rows, columns), if there is one."""
+        return self._read_band(self.alpha, self._window(top, bottom, left, right))[None] if self.alpha else None
 
-    def read_mask(self, top: int, bottom: int) -> NDArray[np.uint8] | None:
-        """Read rows of the mask or alpha band as (rows, W), 0 where nothing is, if there is one."""
+    def read_mask(self, top: int, bottom: int, *, left: int = 0, right: int | None = None) -> NDArray[np.uint8] | None:
+        """Read the mask or alpha band as (rows, columns), 0 where nothing is, if there is one."""
         if not self.profile.has_mask and not self.alpha:
             return None
-        window = Window(0, top, self.width, bottom - top)
+        window = self._window(top, bottom, left, right)
         with reading(self.source):
             mask: NDArray[np.uint8] = self._datasets[self.bands[0].href].read_masks(self.bands[0].index, window=window)
         return mask
 
-    def valid(self, values: Array, top: int, *, blank: float | None = None) -> NDArray[np.bool_]:
-        """Say which of the values just read from row `top` are data, as (C, rows, W).
+    def valid(self, values: Array, top: int, *, left: int = 0, blank: float | None = None) -> NDArray[np.bool_]:
+        """Say which of the values just read from row `top` and column `left` are data, as (C, rows, columns).
 
         `blank` is a product's nodata value where the file declares none: a pixel is blank in all bands or in
         none.
@@ -154,21 +154,18 @@ class Scene:
                 plane &= np.isfinite(numbers)
         if blank is not None and all(band.nodata is None for band in self.bands):
             data &= (values != blank).any(axis=0)
-        mask = self.read_mask(top, top + values.shape[1])
+        _, rows, cols = values.shape
+        mask = self.read_mask(top, top + rows, left=left, right=left + cols)
         if mask is not None:
             data &= mask > 0
         return data
 
-    def _read_band(self, band: Band, top: int, bottom: int) -> Array:
-        f = band.factor
-        first, last = top // f, -(-bottom // f)
+    def _window(self, top: int, bottom: int, left: int, right: int | None) -> Window:
+        return _window_inside(self.profile, self.source, top, bottom, left, right)
+
+    def _read_band(self, band: Band, window: Window) -> Array:
         with reading(self.source):
-            coarse: Array = self._datasets[band.href].read(
-                band.index, window=Window(0, first, -(-self.width // f), last - first)
-            )
-        if f > 1:
-            coarse = coarse.repeat(f, axis=0).repeat(f, axis=1)
-        return coarse[top - first * f : bottom - first * f, : self.width]
+            return _read_enlarged(self._datasets[band.href], window, band.factor, band.index)[0]
 
     def close(self) -> None:
         """Close the files."""
@@ -191,7 +188,7 @@ class AlignedRaster:
         self._name = redact(href)
         self._dataset = open_dataset(href)
         self._factor = 1
-        self._width = profile.width
+        self._profile = profile
         seen: DatasetReader | WarpedVRT = self._dataset
         size = (profile.height, profile.width)
         if profile.crs and self._dataset.crs:
@@ -228,16 +225,39 @@ class AlignedRaster:
             nodata=np.nan if self._dataset.dtypes[0].startswith("float") else self._dataset.nodata,
         )
 
-    def read(self, top: int, bottom: int) -> Array:
-        """Read rows [top, bottom) of the scene's grid as (C, rows, W)."""
-        f = self._factor
-        first, last = top // f, -(-bottom // f)
+    def read(self, top: int, bottom: int, *, left: int = 0, right: int | None = None) -> Array:
+        """Read rows [top, bottom) and columns [left, right) of the scene's grid as (C, rows, columns)."""
+        window = _window_inside(self._profile, self._name, top, bottom, left, right)
         with reading(self._name):
-            values: Array = self._seen.read(window=Window(0, first, self._width // f, last - first))
-        if f > 1:
-            values = values.repeat(f, axis=1).repeat(f, axis=2)
-        return values[:, top - first * f : bottom - first * f]
+            return _read_enlarged(self._seen, window, self._factor)
 
     def close(self) -> None:
         """Close the file."""
         self._dataset.close()
+
+
+def _window_inside(profile: Profile, name: str, top: int, bottom: int, left: int, right: int | None) -> Window:
+    """Give rasterio's window, or refuse one that reaches beyond the grid: rasterio would give less than was asked."""
+    right = profile.width if right is None else right
+    if not (0 <= top <= bottom <= profile.height and 0 <= left <= right <= profile.width):
+        raise SceneError(
+            f"Rows {top} to {bottom} and columns {left} to {right} of {name} were asked for, and the scene has "
+            f"{profile.height} rows and {profile.width} columns: ask for a window inside it."
+        )
+    return Window(left, top, right - left, bottom - top)
+
+
+def _read_enlarged(dataset: DatasetReader | WarpedVRT, window: Window, factor: int, index: int | None = None) -> Array:
+    """Read a window of a grid that is `factor` times finer than the dataset's, as (C, rows, columns).
+
+    Each pixel of the dataset is laid on the `factor` x `factor` pixels that it covers, wherever the window begins.
+    """
+    f = factor
+    row, col = window.row_off // f, window.col_off // f
+    below, beyond = (-(-end // f) for end in (window.row_off + window.height, window.col_off + window.width))
+    values: Array = dataset.read(None if index is None else [index], window=Window(col, row, beyond - col, below - row))
+    if f == 1:
+        return values
+    top, left = window.row_off - row * f, window.col_off - col * f
+    large = values.repeat(f, axis=1).repeat(f, axis=2)
+    return large[:, top : top + window.height, left : left + window.width]

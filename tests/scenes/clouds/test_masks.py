@@ -13,6 +13,11 @@ def test_scl_classes_are_those_of_the_product_specification() -> None:
     assert masks.classes_of_scl(scl).tolist() == wanted
 
 
+@pytest.mark.parametrize("value", [12, 255, 256 + 9, -1])
+def test_a_number_that_is_no_scl_class_is_clear(value: int) -> None:
+    assert masks.classes_of_scl(np.array([value], np.int16)).tolist() == [CLEAR]
+
+
 @pytest.mark.parametrize(
     ("qa", "wanted"),
     [
@@ -23,6 +28,15 @@ def test_scl_classes_are_those_of_the_product_specification() -> None:
         (23888, THIN),  # cloud shadow
         (54596, THIN),  # cirrus
         (0b10, THIN),  # dilated cloud
+        (0b100, THIN),  # cirrus alone
+        (0b1000, THICK),  # cloud alone
+        (0b10000, THIN),  # shadow alone
+        (0b100000, CLEAR),  # snow
+        (0b1000000, CLEAR),  # clear
+        (0b10000000, CLEAR),  # water
+        (0b1111111100000000, CLEAR),  # confidences only
+        (0b11110, THICK),  # cloud wins over its rim, cirrus and shadow
+        (0b11111, CLEAR),  # fill wins over all
     ],
 )
 def test_qa_pixel_values_of_the_landsat_guide_are_read(qa: int, wanted: int) -> None:

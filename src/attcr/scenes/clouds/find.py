@@ -24,6 +24,11 @@ from attcr.sensors import PICTURE_RANGE, RGB, RGB_RANGE, SENSORS, Sensor
 
 Array = NDArray[Any]
 
+BLOCK = 1024
+"""Pixels along a block that a detector sees at once."""
+MARGIN = 64
+"""Pixels beyond the block that it may look at, so that its answer does not depend on where blocks end."""
+
 
 def find_clouds(
     scene: Scene,
@@ -95,19 +100,18 @@ def _detect(scene: Scene, mask: str, sensor: Sensor, rgb: Sequence[int] | None) 
 
 def _run_detector(detect: Callable[[Array], Classes], scene: Scene, sensor: Sensor) -> Iterator[tuple[int, Classes]]:
     height, width = scene.height, scene.width
-    block, margin = 1024, 64  # pixels beyond the block that the detector may look at
-    for top in range(0, height, block):
-        first, last = max(top - margin, 0), min(top + block + margin, height)
+    for top in range(0, height, BLOCK):
+        first, last = max(top - MARGIN, 0), min(top + BLOCK + MARGIN, height)
         values = scene.read(first, last)
         valid = scene.valid(values, first, blank=sensor.nodata).any(axis=0)
         classes = np.zeros(valid.shape, np.uint8)
-        for left in range(0, width, block):
-            near = slice(max(left - margin, 0), min(left + block + margin, width))
+        for left in range(0, width, BLOCK):
+            near = slice(max(left - MARGIN, 0), min(left + BLOCK + MARGIN, width))
             found = detect(values[:, :, near])
-            right = min(left + block, width)
+            right = min(left + BLOCK, width)
             classes[:, left:right] = found[:, left - near.start : right - near.start]
         classes[~valid] = CLEAR
-        yield top, classes[top - first : min(top + block, height) - first]
+        yield top, classes[top - first : min(top + BLOCK, height) - first]
 
 
 def _brightness(scene: Scene, sensor: Sensor, rgb: Sequence[int] | None) -> tuple[Callable[[Array], Classes], Scene]:
