@@ -13,7 +13,7 @@ the step worth its calls.
 The backward walks the steps from the last to the first and recomputes all but the output, the normaliser and the
 state that each step began with (about d*d numbers per block of tokens).
 
-Where native.py serves, its scan does both instead, and the states stay unfilled.
+plain.py is the same sum without blocks, steps and rooms: read it first.
 """
 
 # B batch, I items handled at once, h heads, N tokens, d head dim, w > d width of v with its column of ones,
@@ -25,7 +25,6 @@ import threading
 import torch
 from torch import Tensor
 
-from attcr.ops import native
 from attcr.ops.naive import EPS
 
 CHUNK = 64
@@ -45,7 +44,7 @@ def _width(dim: int) -> int:
     return dim // 8 * 8 + 8
 
 
-def _empty_tokens(like: Tensor) -> Tensor:
+def empty_tokens(like: Tensor) -> Tensor:
     """Uninitialised (B, h, N, d) that lies in memory as (B, N, h, d), the order of channels-last images."""
     batch, heads, n, dim = like.shape
     return like.new_empty(batch, n, heads, dim).transpose(1, 2)
@@ -234,10 +233,7 @@ def _scan_into(q: Tensor, k: Tensor, v: Tensor, carry: Tensor, out: Tensor, z_ou
 def _attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Give the output, and for the backward the normaliser and the state that each step began with."""
     out, z, states = _empty_results(q, k, v)
-    if native.serves(q):
-        native.scan(q, k, v, out, z)
-    else:
-        _scan_into(q, k, v, no_carry(q), out, z, states)
+    _scan_into(q, k, v, no_carry(q), out, z, states)
     return out, z, states
 
 
@@ -245,7 +241,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _empty_results(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     batch, heads, n, dim = q.shape
     return (
-        _empty_tokens(v),
+        empty_tokens(v),
         q.new_empty(batch, heads, n, 1, dtype=_wide(q)),
         q.new_empty(batch, (n + BLOCK - 1) // BLOCK + 1, heads, dim, _width(dim), dtype=_wide(q)),
     )
@@ -263,9 +259,6 @@ def _attend_backward(
     v these are three products of one form.
     """
     grads: tuple[Tensor, Tensor, Tensor] = _empty_grads(grad, q, k, v, out, z, states)
-    if native.serves(q):
-        native.scan_backward(grad, q, k, v, out, z, *grads)
-        return grads
     steps, dim = _Steps(q), q.shape[3]
     width = _width(dim)
     room = (steps.lanes, steps.chunks)
@@ -330,7 +323,7 @@ def _attend_backward(
 def _empty_grads(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, z: Tensor, states: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return _empty_tokens(q), _empty_tokens(k), _empty_tokens(v)
+    return empty_tokens(q), empty_tokens(k), empty_tokens(v)
 
 
 def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
