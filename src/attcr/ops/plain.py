@@ -54,4 +54,5 @@ def _chunks(x: Tensor) -> Tensor:
     """
     n = x.shape[2]
     count = (n + CHUNK - 1) // CHUNK + 1
-    return F.pad(_turn(x), (0, 0, 0, count * CHUNK - n)).unflatten(2, (count, CHUNK))
+    chunks: Tensor = F.pad(_turn(x), (0, 0, 0, count * CHUNK - n)).unflatten(2, (count, CHUNK))
+    return chunks
