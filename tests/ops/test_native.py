@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attcr.errors import ConfigError
 from attcr.networks.attcr import ATTCR, ATTCRConfig
-from attcr.ops import native, triangular_attention
+from attcr.ops import chosen, native, triangular_attention
 
 __all__ = ["empty_memory_is_nan"]  # a fixture
 
@@ -30,7 +30,7 @@ def asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("tokens", [1, 31, 33, 1000])
 def test_scan_is_the_definition(dtype: torch.dtype, dim: int, tokens: int) -> None:
     qkv = make_qkv(2, 4, tokens, dim, dtype=dtype)
-    assert native.serves(qkv[0])
+    assert chosen(qkv[0]) == "native"
     grad = torch.randn(2, 4, tokens, dim, generator=torch.Generator().manual_seed(1)).to(dtype)
     expected, expected_grads = run_with_gradients("naive", qkv, grad)
     got, got_grads = run_with_gradients("auto", qkv, grad)
@@ -70,7 +70,7 @@ def test_tokens_in_any_layout() -> None:
 @pytest.mark.usefixtures("asked_for")
 def test_many_tokens_that_are_all_alike() -> None:
     q, k, v = (x.detach()[:, :, :1].expand(1, 2, native.MOST_TOKENS, 12) for x in make_qkv(1, 2, 1, 12))
-    assert native.serves(q)
+    assert chosen(q) == "native"
     assert relative_error(triangular_attention(q, k, v), v) < 1e-3
 
 
@@ -116,13 +116,68 @@ def test_network_is_the_same_with_and_without(monkeypatch: pytest.MonkeyPatch) -
 )
 @pytest.mark.usefixtures("asked_for")
 def test_others_stay_chunked(tokens: Tensor) -> None:
-    assert not native.serves(tokens)
+    assert chosen(tokens) == "chunked"
+    with pytest.raises(ConfigError, match="at most 65536 of 8, 12, 16, 24, 32, 48, float32 or bfloat16 on the CPU"):
+        chosen(tokens, impl="native")
 
 
 def test_nothing_is_compiled_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "ASKED", False)
     monkeypatch.setattr(native, "_load", lambda: pytest.fail("it was built"))
-    assert not native.serves(torch.zeros(1, 2, 5, 12))
+    tokens = torch.zeros(1, 2, 5, 12)
+    assert chosen(tokens) == "chunked"
+    triangular_attention(tokens, tokens, tokens)
+
+
+@needs_compiler
+def test_it_runs_unasked_where_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "ASKED", False)
+    qkv = [x.detach() for x in make_qkv(1, 2, 500, 12)]
+    got = triangular_attention(*qkv, impl="native")
+    assert not torch.equal(got, triangular_attention(*qkv))
+    assert relative_error(got, triangular_attention(*qkv, impl="naive")) < 1e-5
+
+
+@needs_compiler
+def test_the_backward_is_the_scan_s_whatever_is_asked_for_by_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    qkv, grad = make_qkv(1, 2, 200, 12), torch.ones(1, 2, 200, 12)
+    monkeypatch.setattr(native, "ASKED", True)
+    expected = torch.autograd.grad(triangular_attention(*qkv), qkv, grad)
+    out = triangular_attention(*qkv)
+    monkeypatch.setattr(native, "ASKED", False)
+    assert all(torch.equal(a, b) for a, b in zip(torch.autograd.grad(out, qkv, grad), expected, strict=True))
+
+
+@needs_compiler
+@pytest.mark.usefixtures("asked_for")
+def test_compile_takes_the_scan_whole() -> None:
+    torch.use_deterministic_algorithms(False)
+    qkv, grad = make_qkv(1, 2, 100, 12), torch.ones(1, 2, 100, 12)
+
+    def double(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return triangular_attention(q, k, v) * 2
+
+    compiled = torch.compile(double, fullgraph=True, backend="aot_eager")
+    expected = torch.autograd.grad(double(*qkv), qkv, grad)
+    assert torch.equal(compiled(*qkv), double(*qkv))
+    assert all(torch.equal(a, b) for a, b in zip(torch.autograd.grad(compiled(*qkv), qkv, grad), expected, strict=True))
+
+
+@needs_compiler
+@pytest.mark.filterwarnings("ignore:.*is not currently")
+def test_the_registration_passes_torch_s_own_checks() -> None:
+    torch.library.opcheck(torch.ops.attcr.native_triangular_attention.default, tuple(make_qkv(2, 2, 70, 12)))
+
+
+@pytest.mark.usefixtures("asked_for")
+def test_a_graph_for_any_number_of_tokens_has_no_scan() -> None:
+    class Module(torch.nn.Module):
+        def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            return triangular_attention(q, k, v)
+
+    qkv = tuple(x.detach() for x in make_qkv(1, 2, 100, 12))
+    program = torch.export.export(Module(), qkv, dynamic_shapes=[{2: torch.export.Dim("n")}] * 3, strict=False)
+    assert "attcr.triangular_attention.default" in [str(node.target) for node in program.graph.nodes]
 
 
 @pytest.mark.parametrize(("compiler", "message"), [("no-such-compiler", "needs a C"), ("false", "the compiler failed")])

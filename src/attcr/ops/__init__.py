@@ -1,26 +1,70 @@
-"""Triangular attention as pure functions of tensors."""
+"""Triangular attention as pure functions of tensors; here alone is chosen which implementation runs.
 
-from typing import Literal
+| name | what |
+|---|---|
+| naive | the definition: quadratic, masked, obvious |
+| plain | chunk by chunk in ordinary tensor operations: the explanation, and what is exported |
+| chunked | linear time, its own backward, memory reused: the default |
+| native | a scan in C++, compiled on this machine where ATTCR_NATIVE=1 asks for it |
+"""
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from typing import Literal, get_args
+
+import torch
 from torch import Tensor
 
 from attcr.errors import ConfigError, ShapeError
+from attcr.ops import native
 from attcr.ops.chunked import chunked_triangular_attention
-from attcr.ops.depthwise import depthwise_conv
+from attcr.ops.depthwise import plain_depthwise_conv, split_depthwise_conv
 from attcr.ops.linear import linear_attention
 from attcr.ops.naive import naive_triangular_attention
+from attcr.ops.plain import plain_triangular_attention
 
-__all__ = ["depthwise_conv", "linear_attention", "naive_triangular_attention", "triangular_attention"]
+__all__ = [
+    "Choice",
+    "Implementation",
+    "chosen",
+    "depthwise_conv",
+    "linear_attention",
+    "naive_triangular_attention",
+    "operator_name",
+    "triangular_attention",
+    "using",
+]
+
+Implementation = Literal["naive", "plain", "chunked", "native"]
+Choice = Literal["auto", "naive", "plain", "chunked", "native"]
+
+_IMPLEMENTATIONS = {
+    "naive": naive_triangular_attention,
+    "plain": plain_triangular_attention,
+    "chunked": chunked_triangular_attention,
+    "native": native.native_triangular_attention,
+}
+_region: ContextVar[Choice] = ContextVar("attcr_operator", default="auto")
 
 
-def triangular_attention(
-    q: Tensor, k: Tensor, v: Tensor, *, impl: Literal["auto", "naive", "chunked"] = "auto"
-) -> Tensor:
+def _region_now() -> Choice:
+    return _region.get()
+
+
+# torch.compile cannot trace a ContextVar. This is torch.compiler.assume_constant_result without its import of the
+# whole compiler, which takes longer than the rest of attcr.
+_region_now._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def triangular_attention(q: Tensor, k: Tensor, v: Tensor, *, impl: Choice = "auto") -> Tensor:
     """Linear attention with phi = ELU + 1 where each token sees itself and one side of the sequence.
 
     q, k, v are (B, heads, N, d) before the feature map, all of one shape and dtype; heads is even. The first half
     of the heads sees what comes before (lower triangle), the second half what comes after (upper triangle). The
-    output has the shape and dtype of v and lies in memory as (B, N, heads, d).
+    output has the shape and dtype of v; by chunked and native it lies in memory as (B, N, heads, d).
+
+    `impl` names an implementation; "auto" leaves it to `using`, and without that to what is fastest here.
     """
     if q.dim() != 4 or q.shape != k.shape or q.shape != v.shape:
         raise ShapeError(
@@ -31,8 +75,77 @@ def triangular_attention(
         raise ShapeError(f"q, k, v came as {q.dtype}, {k.dtype}, {v.dtype}; expected one floating dtype for all")
     if q.shape[1] % 2:
         raise ShapeError(f"got {q.shape[1]} heads; triangular attention needs an even number, half for each direction")
-    if impl == "naive":
-        return naive_triangular_attention(q, k, v)
-    if impl in ("auto", "chunked"):
-        return chunked_triangular_attention(q, k, v)
-    raise ConfigError(f"impl={impl!r} is not known; choose 'auto', 'naive' or 'chunked'")
+    name = chosen(q, impl=impl)
+    with _no_autocast(q) if name in ("naive", "plain") else nullcontext():
+        return _IMPLEMENTATIONS[name](q, k, v)
+
+
+def chosen(q: Tensor, *, impl: Choice = "auto") -> Implementation:
+    """The implementation that `triangular_attention` would run on tokens like q (B, heads, N, d)."""
+    _check(impl)
+    name = _region_now() if impl == "auto" else impl
+    if name == "auto":
+        return "native" if native.ASKED and native.serves(q) else "chunked"
+    if name == "native" and not native.serves(q):
+        raise ConfigError(
+            f"impl='native' came with {q.shape[2]} tokens of {q.shape[3]} numbers, {q.dtype} on {q.device.type}; it "
+            f"takes at most {native.MOST_TOKENS} of {', '.join(map(str, native.SIZES))}, float32 or bfloat16 on the "
+            "CPU. Use 'auto' or 'chunked'"
+        )
+    return name
+
+
+def operator_name(device: str, dtype: str) -> Implementation:
+    """The implementation for a device ("cpu", "cuda:0") and dtype ("float32", "bfloat16"), to be kept with a result.
+
+    "native" means the scan for all heads and sequences that it serves and "chunked" for the others, which is
+    settled by the network and the size of its tiles.
+    """
+    kind = getattr(torch, dtype, None)
+    if not isinstance(kind, torch.dtype):
+        raise ConfigError(f"dtype came as {dtype!r}; expected torch's name of one, as 'float32' or 'bfloat16'")
+    name = _region_now()
+    if name != "auto":
+        return name
+    served = torch.device(device).type == "cpu" and kind in native.DTYPES
+    return "native" if native.ASKED and served else "chunked"
+
+
+@contextmanager
+def using(impl: Choice) -> Iterator[None]:
+    """Let every call in this thread that leaves the choice to "auto" run one implementation, as long as this is open.
+
+    "plain" and "naive" leave no operator of attcr in the graph, depthwise convolutions included:
+
+        with using("plain"):
+            program = torch.export.export(network, (image,), dynamic_shapes=...)
+
+    Checkpointed blocks run again in the backward: keep that inside too. What torch.compile made keeps the choice it
+    was made with.
+    """
+    _check(impl)
+    before = _region.set(impl)
+    try:
+        yield
+    finally:
+        _region.reset(before)
+
+
+def depthwise_conv(x: Tensor, weight: Tensor) -> Tensor:
+    """Convolve each channel of (B, C, H, W) with its own odd kernel (C, 1, s, s), zero padded to the same size."""
+    trained = x.device.type == "cpu" and weight.shape[-1] > 3 and torch.is_grad_enabled()
+    if trained and _region_now() not in ("naive", "plain"):
+        return split_depthwise_conv(x, weight)
+    return plain_depthwise_conv(x, weight)
+
+
+def _check(impl: str) -> None:
+    if impl not in get_args(Choice):
+        raise ConfigError(f"impl={impl!r} is not known; choose {', '.join(map(repr, get_args(Choice)))}")
+
+
+def _no_autocast(q: Tensor) -> AbstractContextManager[object]:
+    """Keep sums in float32 that autocast would make in bfloat16; nothing where it is off, so that no graph shows it."""
+    kind = q.device.type
+    on = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return torch.autocast(kind, enabled=False) if on else nullcontext()

@@ -13,7 +13,7 @@ the step worth its calls.
 The backward walks the steps from the last to the first and recomputes all but the output, the normaliser and the
 state that each step began with (about d*d numbers per block of tokens).
 
-Where native.py serves, its scan does both instead, and the states stay unfilled.
+plain.py is the same sum without blocks, steps and rooms: read it first.
 """
 
 # B batch, I items handled at once, h heads, N tokens, d head dim, w > d width of v with its column of ones,
@@ -25,7 +25,6 @@ import threading
 import torch
 from torch import Tensor
 
-from attcr.ops import native
 from attcr.ops.naive import EPS
 
 CHUNK = 64
@@ -45,7 +44,7 @@ def _width(dim: int) -> int:
     return dim // 8 * 8 + 8
 
 
-def _empty_tokens(like: Tensor) -> Tensor:
+def empty_tokens(like: Tensor) -> Tensor:
     """Uninitialised (B, h, N, d) that lies in memory as (B, N, h, d), the order of channels-last images."""
     batch, heads, n, dim = like.shape
     return like.new_empty(batch, n, heads, dim).transpose(1, 2)
@@ -234,10 +233,7 @@ def _scan_into(q: Tensor, k: Tensor, v: Tensor, carry: Tensor, out: Tensor, z_ou
 def _attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Give the output, and for the backward the normaliser and the state that each step began with."""
     out, z, states = _empty_results(q, k, v)
-    if native.serves(q):
-        native.scan(q, k, v, out, z)
-    else:
-        _scan_into(q, k, v, no_carry(q), out, z, states)
+    _scan_into(q, k, v, no_carry(q), out, z, states)
     return out, z, states
 
 
@@ -245,7 +241,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _empty_results(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     batch, heads, n, dim = q.shape
     return (
-        _empty_tokens(v),
+        empty_tokens(v),
         q.new_empty(batch, heads, n, 1, dtype=_wide(q)),
         q.new_empty(batch, (n + BLOCK - 1) // BLOCK + 1, heads, dim, _width(dim), dtype=_wide(q)),
     )
@@ -263,74 +259,90 @@ def _attend_backward(
     v these are three products of one form.
     """
     grads: tuple[Tensor, Tensor, Tensor] = _empty_grads(grad, q, k, v, out, z, states)
-    if native.serves(q):
-        native.scan_backward(grad, q, k, v, out, z, *grads)
-        return grads
-    steps, dim = _Steps(q), q.shape[3]
-    width = _width(dim)
-    room = (steps.lanes, steps.chunks)
-    both, one, state = (2, *room, CHUNK, dim), (*room, CHUNK, width), (*room, dim, width)
-    phi, dphi, values, dn, dv, kv, before, qn, after, weights, z_room = _rooms(
-        q, both, both, one, one, one, state, state, state, state, (*room, CHUNK, CHUNK), (*room, CHUNK, 1)
-    )
-    values[..., dim:] = 0
-    values[..., dim] = 1
-    dn[..., dim:] = 0
-    dn_part, dv_part = dn[..., :dim], dv[..., :dim]
-    q_rooms, k_rooms, dq_rooms, dk_rooms, v_rooms, dn_rooms, dv_rooms, z_rooms = map(
-        steps.rooms, (*phi, *dphi, values[..., :dim], dn_part, dv_part, z_room)
-    )
-    tails, dn_tails = steps.tails(*phi, values[..., :dim]), steps.tails(dn)
-    phi_q, phi_k, dphi_q, dphi_k, values_, dn_, dv_, weights_, kv_, before_, qn_, after_ = (
-        x.flatten(0, 1) for x in (*phi, *dphi, values, dn, dv, weights, kv, before, qn, after)
-    )
-    carry_lanes = before.new_empty(steps.lanes, dim, width)  # sum of phi_q^T dn over the tokens that see the block
+    steps = _Steps(q)
+    work = _BackwardStep(q, steps)
     for group in steps.groups:
-        q_blocks, k_blocks, v_blocks, out_blocks, z_blocks, grad_blocks, dq_blocks, dk_blocks, dv_blocks = (
-            steps.blocks(x[group]) for x in (q, k, v, out, z, grad, *grads)
-        )
+        inputs = tuple(steps.blocks(x[group]) for x in (q, k, v, out, z, grad))
+        outputs = tuple(steps.blocks(x[group]) for x in grads)
         group_states = (
             states[group].unflatten(2, (2, steps.half)).transpose(0, 1).transpose(1, 2)
         )  # steps, 2, I, h/2, d, w
-        carry_lanes.zero_()
+        work.carry_lanes.zero_()
         for step in reversed(range(steps.count)):
-            _take_phi(q_blocks[step], q_rooms[step], dq_rooms[step])
-            _take_phi(k_blocks[step], k_rooms[step], dk_rooms[step])
-            phi.exp_().add_(dphi)
-            _take(v_blocks[step], v_rooms[step])
-            _zero(tails[step])
-            _take(z_blocks[step], z_rooms[step])
-            _take(grad_blocks[step], dn_rooms[step])
-            _take(out_blocks[step], dv_rooms[step])
-            dn_part.div_(z_room)
-            torch.sum(dv_part.mul_(dn_part), -1, out=dn[..., dim]).neg_()
-            _zero(dn_tails[step])
-
-            torch.bmm(phi_k.mT, values_, out=kv_)
-            steps.sum_before(kv, group_states[step].flatten(0, 2), before)
-            torch.bmm(phi_q.mT, dn_, out=qn_)
-            steps.sum_after(qn, carry_lanes, after)
-            steps.step_on(qn, after, carry_lanes, (0, -1))
-
-            torch.bmm(phi_q, phi_k.mT, out=weights_)
-            steps.mask(weights)
-            torch.bmm(weights_.mT, dn_, out=dv_).baddbmm_(phi_k, after_)
-            torch.bmm(dn_, values_.mT, out=weights_)
-            steps.mask(weights)
-            torch.bmm(weights_, phi_k, out=dphi_q).baddbmm_(dn_, before_.mT)
-            torch.bmm(weights_.mT, phi_q, out=dphi_k).baddbmm_(values_, after_.mT)
-            dphi.mul_(phi.clamp_(max=1))  # ELU(x) + 1 has the slope 1 above 0 and its own value below
-            _take(dq_rooms[step], dq_blocks[step])
-            _take(dk_rooms[step], dk_blocks[step])
-            _take(dv_rooms[step], dv_blocks[step])
+            work.take(step, *(blocks[step] for blocks in inputs))
+            work.multiply(group_states[step].flatten(0, 2))
+            work.give(step, *(blocks[step] for blocks in outputs))
     return grads
+
+
+class _BackwardStep:
+    """The memory of one step of the backward, reused by all steps, and what is done in it."""
+
+    def __init__(self, q: Tensor, steps: _Steps) -> None:
+        self.steps, self.dim = steps, q.shape[3]
+        dim, width = self.dim, _width(self.dim)
+        room = (steps.lanes, steps.chunks)
+        both, one, state = (2, *room, CHUNK, dim), (*room, CHUNK, width), (*room, dim, width)
+        phi, dphi, values, dn, dv, kv, before, qn, after, weights, z_room = _rooms(
+            q, both, both, one, one, one, state, state, state, state, (*room, CHUNK, CHUNK), (*room, CHUNK, 1)
+        )
+        values[..., dim:] = 0
+        values[..., dim] = 1
+        dn[..., dim:] = 0
+        self.phi, self.dphi, self.dn, self.weights, self.z_room = phi, dphi, dn, weights, z_room
+        self.kv, self.before, self.qn, self.after = kv, before, qn, after
+        self.dn_part, self.dv_part = dn[..., :dim], dv[..., :dim]
+        self.rooms = tuple(map(steps.rooms, (*phi, *dphi, values[..., :dim], self.dn_part, self.dv_part, z_room)))
+        self.tails, self.dn_tails = steps.tails(*phi, values[..., :dim]), steps.tails(dn)
+        self.flat = tuple(x.flatten(0, 1) for x in (*phi, *dphi, values, dn, dv, weights, kv, before, qn, after))
+        self.carry_lanes = before.new_empty(steps.lanes, dim, width)  # sum of phi_q^T dn over the tokens that see it
+
+    def take(self, step: int, q: Tensor, k: Tensor, v: Tensor, out: Tensor, z: Tensor, grad: Tensor) -> None:
+        """Bring a step's blocks in: phi of q and k, v, and dn with dz beside it."""
+        q_rooms, k_rooms, dq_rooms, dk_rooms, v_rooms, dn_rooms, dv_rooms, z_rooms = self.rooms
+        _take_phi(q, q_rooms[step], dq_rooms[step])
+        _take_phi(k, k_rooms[step], dk_rooms[step])
+        self.phi.exp_().add_(self.dphi)
+        _take(v, v_rooms[step])
+        _zero(self.tails[step])
+        _take(z, z_rooms[step])
+        _take(grad, dn_rooms[step])
+        _take(out, dv_rooms[step])
+        self.dn_part.div_(self.z_room)
+        torch.sum(self.dv_part.mul_(self.dn_part), -1, out=self.dn[..., self.dim]).neg_()
+        _zero(self.dn_tails[step])
+
+    def multiply(self, states: Tensor) -> None:
+        """Compute dphi and dv of the step, and carry its sum on to the tokens before."""
+        phi_q, phi_k, dphi_q, dphi_k, values, dn, dv, weights, kv, before, qn, after = self.flat
+        torch.bmm(phi_k.mT, values, out=kv)
+        self.steps.sum_before(self.kv, states, self.before)
+        torch.bmm(phi_q.mT, dn, out=qn)
+        self.steps.sum_after(self.qn, self.carry_lanes, self.after)
+        self.steps.step_on(self.qn, self.after, self.carry_lanes, (0, -1))
+
+        torch.bmm(phi_q, phi_k.mT, out=weights)
+        self.steps.mask(self.weights)
+        torch.bmm(weights.mT, dn, out=dv).baddbmm_(phi_k, after)
+        torch.bmm(dn, values.mT, out=weights)
+        self.steps.mask(self.weights)
+        torch.bmm(weights, phi_k, out=dphi_q).baddbmm_(dn, before.mT)
+        torch.bmm(weights.mT, phi_q, out=dphi_k).baddbmm_(values, after.mT)
+        self.dphi.mul_(self.phi.clamp_(max=1))  # ELU(x) + 1 has the slope 1 above 0 and its own value below
+
+    def give(self, step: int, dq: Tensor, dk: Tensor, dv: Tensor) -> None:
+        """Write a step's gradients out."""
+        _, _, dq_rooms, dk_rooms, _, _, dv_rooms, _ = self.rooms
+        _take(dq_rooms[step], dq)
+        _take(dk_rooms[step], dk)
+        _take(dv_rooms[step], dv)
 
 
 @_attend_backward.register_fake
 def _empty_grads(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, z: Tensor, states: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return _empty_tokens(q), _empty_tokens(k), _empty_tokens(v)
+    return empty_tokens(q), empty_tokens(k), empty_tokens(v)
 
 
 def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:

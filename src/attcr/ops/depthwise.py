@@ -7,11 +7,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def depthwise_conv(x: Tensor, weight: Tensor) -> Tensor:
+def plain_depthwise_conv(x: Tensor, weight: Tensor) -> Tensor:
     """Convolve each channel of (B, C, H, W) with its own odd kernel (C, 1, s, s), zero padded to the same size."""
-    size = weight.shape[-1]
-    if size <= 3 or x.device.type != "cpu" or not torch.is_grad_enabled():
-        return F.conv2d(x, weight, padding=size // 2, groups=x.shape[1])
+    return F.conv2d(x, weight, padding=weight.shape[-1] // 2, groups=x.shape[1])
+
+
+def split_depthwise_conv(x: Tensor, weight: Tensor) -> Tensor:
+    """The same, with a backward that splits kernels above 3 x 3."""
     return _Depthwise.apply(x, weight)  # type: ignore[no-any-return, no-untyped-call]
 
 
@@ -25,7 +27,7 @@ class _Depthwise(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return F.conv2d(x, weight, padding=weight.shape[-1] // 2, groups=x.shape[1])
+        return plain_depthwise_conv(x, weight)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None]:

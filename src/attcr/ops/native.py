@@ -20,36 +20,76 @@ from torch import Tensor
 
 from attcr.errors import ConfigError
 from attcr.files import cache_folder
+from attcr.ops.chunked import empty_tokens
 
 SIZES = (8, 12, 16, 24, 32, 48)
 """Head dims that are compiled."""
 MOST_TOKENS = 2**16
+DTYPES = (torch.float32, torch.bfloat16)
 ASKED = os.environ.get("ATTCR_NATIVE") == "1"
-"""Read once: the backward of what the scan did must be the scan's."""
 _SOURCE = Path(__file__).with_name("native.cpp")
 _FLAGS = ["-O3", "-march=native", "-std=gnu++20", "-fno-trapping-math", "-fno-signed-zeros", "-fPIC"]
 
 
 def serves(q: Tensor) -> bool:
-    """Whether the scan was asked for and can take tokens like q."""
+    """Whether the scan can take tokens like q; no where their number is free in a graph that is being exported."""
+    tokens = q.shape[2]
     return (
-        ASKED
-        and q.device.type == "cpu"
-        and q.dtype in (torch.float32, torch.bfloat16)
+        q.device.type == "cpu"
+        and q.dtype in DTYPES
         and q.shape[3] in SIZES
-        and q.shape[2] <= MOST_TOKENS
-        and _load()
+        and isinstance(tokens, int)
+        and tokens <= MOST_TOKENS
     )
 
 
-def scan(q: Tensor, k: Tensor, v: Tensor, out: Tensor, z: Tensor) -> None:
-    """Fill the output and the normaliser."""
+def native_triangular_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Linear in time and memory, for tokens that it `serves`; shapes as `triangular_attention`."""
+    out: Tensor = _attend(q, k, v)[0]
+    return out
+
+
+@torch.library.custom_op("attcr::native_triangular_attention", mutates_args=())
+def _attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Give the output, and for the backward the normaliser."""
+    _load()
+    out, z = _empty_results(q, k, v)
     torch.ops.attcr.scan(_dense(q), _dense(k), _dense(v), out, z)
+    return out, z
 
 
-def scan_backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, z: Tensor, *grads: Tensor) -> None:
-    """Fill the gradients to q, k and v."""
+@_attend.register_fake
+def _empty_results(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    return empty_tokens(v), q.new_empty(*q.shape[:3], 1, dtype=torch.float32)
+
+
+@torch.library.custom_op("attcr::native_triangular_attention_backward", mutates_args=())
+def _attend_backward(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, z: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Give the gradients to q, k and v."""
+    _load()
+    grads: tuple[Tensor, Tensor, Tensor] = _empty_grads(grad, q, k, v, out, z)
     torch.ops.attcr.scan_backward(_dense(grad), _dense(q), _dense(k), _dense(v), _dense(out), z.contiguous(), *grads)
+    return grads
+
+
+@_attend_backward.register_fake
+def _empty_grads(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, z: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    return empty_tokens(q), empty_tokens(k), empty_tokens(v)
+
+
+def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.save_for_backward(*inputs, *output)
+
+
+def _backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return _attend_backward(grad, *ctx.saved_tensors)  # type: ignore[attr-defined, no-any-return]
+
+
+_attend.register_autograd(_backward, setup_context=_save)
 
 
 def _dense(x: Tensor) -> Tensor:
@@ -62,7 +102,7 @@ def _load() -> bool:
         torch.ops.load_library(str(_build()))
     except OSError as error:
         raise ConfigError(
-            f"ATTCR_NATIVE=1: no library could be made or loaded in {_folder()}: {error}. Name a folder of yours with "
+            f"The native operator could not be made or loaded in {_folder()}: {error}. Name a folder of yours with "
             "XDG_CACHE_HOME, or leave ATTCR_NATIVE unset for the operator that needs none"
         ) from error
     return True
@@ -104,12 +144,12 @@ def _run(command: list[str]) -> None:
         subprocess.run(command, check=True, capture_output=True, text=True)
     except FileNotFoundError:
         raise ConfigError(
-            f"ATTCR_NATIVE=1 needs a C++ compiler, and there is no {command[0]}: install g++, name another "
+            f"The native operator needs a C++ compiler, and there is no {command[0]}: install g++, name another "
             "with CXX, or leave ATTCR_NATIVE unset for the operator that needs none"
         ) from None
     except subprocess.CalledProcessError as error:
         tail = "\n".join(error.stderr.splitlines()[-15:])
         raise ConfigError(
-            f"ATTCR_NATIVE=1: the compiler failed; leave it unset for the operator that needs none.\n"
+            "The native operator: the compiler failed; leave ATTCR_NATIVE unset for the operator that needs none.\n"
             f"{shlex.join(command)}\n{tail}"
         ) from None

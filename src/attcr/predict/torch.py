@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from attcr.errors import ConfigError, SceneError, ShapeError
 from attcr.files import sha256
+from attcr.ops import operator_name
 from attcr.predict import Float32
 from attcr.spec import InputSpec
 from attcr.weights import find_weights, load_model
@@ -51,6 +52,7 @@ class TorchPredictor:
             "weights_sha256": weights_sha256 or _state_sha256(module),
             "backend": "torch",
             "dtype": dtype,
+            "operator": operator_name(self._device.type, dtype),
         }
 
     @classmethod
