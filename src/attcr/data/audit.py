@@ -240,9 +240,7 @@ def _look(path: Path | None, colours: Sequence[int]) -> _Look | str | None:
     return _Look(np.frombuffer(digest.digest(), np.uint64), image.shape, image.dtype.str[1:], shrink(image, colours))
 
 
-def _scan(
-    listing: Listing, looks: Looks, progress: Callable[[int, int], None], block: int = 128
-) -> Iterator[Finding]:
+def _scan(listing: Listing, looks: Looks, progress: Callable[[int, int], None], block: int = 128) -> Iterator[Finding]:
     """Look at every file once, a block of pairs at a time."""
     for region, count in listing.incomplete.items():
         yield Finding("missing", (Picture(region, "", "", ""),), f"{count} patches lack a file", count)
@@ -336,9 +334,7 @@ def _blocks(indices: NDArray[Any], size: int) -> Iterator[NDArray[Any]]:
         yield indices[start : start + size]
 
 
-def _copies(
-    listing: Listing, looks: Looks, side: int, groups: Sequence[tuple[Indices, Indices]]
-) -> Iterator[Finding]:
+def _copies(listing: Listing, looks: Looks, side: int, groups: Sequence[tuple[Indices, Indices]]) -> Iterator[Finding]:
     """Find copies: hash, thumbnails, closer look. Images of equal pixels are reported as exact alone."""
 
     @lru_cache(maxsize=256)

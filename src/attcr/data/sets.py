@@ -98,7 +98,9 @@ class DataSet:
         if not (slots or gsd or removes or hold_out):
             return self
         if self.parts:
-            raise ConfigError(f"{self.name} says itself what its bands and parts are: leave out slots, gsd and hold_out")
+            raise ConfigError(
+                f"{self.name} says itself what its bands and parts are: leave out slots, gsd and hold_out"
+            )
         spec = self.spec
         if slots:
             spec = picture_spec(spec, slots)

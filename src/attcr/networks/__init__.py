@@ -42,7 +42,9 @@ def make_config(network: str, settings: Mapping[str, Any]) -> Any:
     try:
         return kind(**settings)
     except TypeError as error:
-        raise ConfigError(f"settings of {network}: {dict(settings)} are of another kind than expected ({error})") from error
+        raise ConfigError(
+            f"settings of {network}: {dict(settings)} are of another kind than expected ({error})"
+        ) from error
 
 
 def build_network(config: Any) -> nn.Module:
