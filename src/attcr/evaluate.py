@@ -546,8 +546,9 @@ def _markdown(report: Mapping[str, Any], methods: Sequence[Method], rules: Seque
         "",
         "## Cloudy and clear pixels",
         "",
-        f"A pixel is cloudy when any band of input and reference differ by more than {CLOUDY_DIFFERENCE:g} (1 is the peak). "
-        "Errors of all pixels of a kind together, prediction clamped to [0, 1]; no protocol scores parts of images.",
+        "A pixel is cloudy when any band of input and reference differ by more than "
+        f"{CLOUDY_DIFFERENCE:g} (1 is the peak). Errors of all pixels of a kind together, prediction clamped to [0, 1];"
+        " no protocol scores parts of images.",
         "",
     ]
     text += _lines(

@@ -112,7 +112,7 @@ class InputSpec:
 
     @property
     def colours(self) -> list[int]:
-        """Say which of the bands that come out a picture shows as red, green and blue; the first of few is shown grey."""
+        """Say which of the bands that come out a picture shows as red, green and blue; of fewer, the first in grey."""
         named = [self.outputs.index(name) for name in RGB if name in self.outputs]
         if len(named) == len(RGB):
             return named
@@ -136,8 +136,8 @@ class InputSpec:
         missing = [slot.name for slot in self.slots if slot.name not in places and not slot.optional]
         if missing:
             raise ConfigError(
-                f"the images hold {came} and the weights take {wanted}: {' '.join(missing)} are missing. Give images of "
-                "these bands, or other weights"
+                f"the images hold {came} and the weights take {wanted}: {' '.join(missing)} are missing. Give "
+                "images of these bands, or other weights"
             )
         for slot in self.slots:
             if slot.name not in places:

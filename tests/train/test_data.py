@@ -37,8 +37,8 @@ def test_a_resumed_run_reads_on_where_it_stopped() -> None:
 def test_a_pair_depends_on_its_number_and_the_seed_alone(root: Path) -> None:
     first, again, other = numbered(root)[7], numbered(root)[7], numbered(root, seed=1)[7]
     assert first["name"] == again["name"]
-    assert torch.equal(first["cloudy"], again["cloudy"])
-    assert not torch.equal(first["cloudy"], other["cloudy"])
+    assert torch.equal(first["inputs"], again["inputs"])
+    assert not torch.equal(first["inputs"], other["inputs"])
 
 
 def test_each_time_through_every_image_is_seen_once_in_a_fresh_order(root: Path) -> None:
@@ -50,7 +50,7 @@ def test_each_time_through_every_image_is_seen_once_in_a_fresh_order(root: Path)
 
 def test_a_share_of_the_pairs_is_clear_on_both_sides(root: Path) -> None:
     data = numbered(root, clear_share=0.3)
-    clear = sum(torch.equal(data[n]["cloudy"], data[n]["clear"]) for n in range(200))
+    clear = sum(torch.equal(data[n]["inputs"], data[n]["clear"]) for n in range(200))
     assert 35 < clear < 85
 
 
@@ -72,8 +72,8 @@ def test_pairs_averaged_down_show_the_same_ground_on_both_sides(root: Path) -> N
         whole = source[source.names.index(pair["name"])]
         shrink = next((s for s in (1, 4) if (_places(pair["clear"], whole["clear"], s)).any()), None)
         assert shrink is not None  # 64 never fits
-        assert pair["cloudy"].shape == pair["clear"].shape == (3, 8, 8)
-        places = [_places(pair[side], whole[side], shrink) for side in ("cloudy", "clear")]
+        assert pair["inputs"].shape == pair["clear"].shape == (3, 8, 8)
+        places = [_places(pair[side], whole[side], shrink) for side in ("inputs", "clear")]
         assert (places[0] & places[1]).any()
         seen.add(shrink)
     assert seen == {1, 4}

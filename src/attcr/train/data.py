@@ -88,8 +88,8 @@ def common_spec(sources: Sequence[Source]) -> InputSpec:
     for source, spec in zip(sources[1:], others, strict=True):
         if (spec.slots, spec.outputs) != (first.slots, first.outputs):
             raise ConfigError(
-                f"the sources {sources[0].dataset} ({_planes(first)}) and {source.dataset} ({_planes(spec)}) have other "
-                "bands or ranges: one network cannot learn from both; train one for each"
+                f"the sources {sources[0].dataset} ({_planes(first)}) and {source.dataset} ({_planes(spec)}) have "
+                "other bands or ranges: one network cannot learn from both; train one for each"
             )
     every = (first, *others)
     return replace(
