@@ -155,6 +155,7 @@ def convert_official(
     except WeightsError as error:
         raise WeightsError(f"{path}: {error}") from error
     save_model(model, target, spec=spec, provenance={"converted_from": path.name, "sha256": sha256(path)})
+    model.spec = spec  # type: ignore[assignment]
     return model
 
 

@@ -96,6 +96,7 @@ def ablate(args: list[str], *, say: Callable[[str], None] = lambda line: None) -
         raise ConfigError("network.attention and network.gate would have no effect: variants say what theirs are")
     common = {key: settings.as_dict()[key] for key in ("network", "model", "data", "trainer")}
     out = Path(ready.out)
+    (out / "runs").mkdir(parents=True, exist_ok=True)
     results: list[dict[str, Any]] = []
     for variant in ready.variants:
         config = variant.config(ready.network)
