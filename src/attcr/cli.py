@@ -93,8 +93,11 @@ def info(
         return
     typer.echo(f"{name} at {size} x {size}")
     typer.echo(f"  parameters      {cost.parameters:,}")
-    typer.echo(f"  multiply-adds   {cost.multiply_adds_paper / 1e9:.2f} G as the paper counts (no triangular product)")
-    typer.echo(f"                  {cost.multiply_adds / 1e9:.2f} G in truth")
+    if cost.multiply_adds_paper == cost.multiply_adds:
+        typer.echo(f"  multiply-adds   {cost.multiply_adds / 1e9:.2f} G")
+    else:
+        counted = f"{cost.multiply_adds_paper / 1e9:.2f} G as the paper counts (no triangular product)"
+        typer.echo(f"  multiply-adds   {counted}\n                  {cost.multiply_adds / 1e9:.2f} G in truth")
     for number, (channels, height, width) in enumerate(cost.stages, 1):
         typer.echo(f"  stage {number}         {channels} x {height} x {width}")
     typer.echo(f"  activations     {cost.inference_bytes / 2**20:,.0f} MiB at most at once, to restore (float32)")

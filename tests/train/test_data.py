@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from attcr.errors import ConfigError
+from attcr.spec import RICE2, SEN12MSCR, TRUE_COLOUR, InputSpec
 from attcr.train.data import NumberedPairs, NumberSampler, PairData, Source
 from fakes import make_pairs
 
@@ -101,6 +102,33 @@ def test_shrinks_below_one_or_of_whole_images_are_refused(root: Path) -> None:
 def test_a_crop_that_begins_late_is_refused(root: Path) -> None:
     with pytest.raises(ConfigError, match="from step 0 on"):
         PairData([Source("pairs", hold_out=("v",))], root=str(root), crop={1: 16})
+
+
+def test_weights_get_the_spec_of_the_data(root: Path) -> None:
+    def spec(*sources: Source) -> InputSpec:
+        return PairData(list(sources), root=str(root)).spec
+
+    assert spec(Source("rice2")) == RICE2
+    assert spec(Source("sen12mscr")) == SEN12MSCR
+    assert spec(Source("simulated", hold_out=("v",), clouds="thin")) == TRUE_COLOUR
+    both = spec(Source("rice1"), Source("tcloud"), Source("pairs", hold_out=("v",), clouds="thick"))
+    assert (both.slots, both.gsd, both.removes) == (TRUE_COLOUR.slots, (10.0, 30.0), ("thin", "thick", "shadow"))
+    own = spec(Source("pairs", hold_out=("v",), slots=("swir16", "nir08", "red"), gsd=30.0))
+    assert own == RICE2
+
+
+@pytest.mark.parametrize(
+    ("sources", "message"),
+    [
+        ([Source("rice1"), Source("rice2")], r"rice1 \(red to 0.3558 .*\) and rice2 \(swir16 to 1 .*other bands"),
+        ([Source("rice2"), Source("sen12mscr")], "other bands or ranges"),
+        ([Source("rice1", slots=("nir", "red", "green"))], "rice1 says itself what its bands"),
+        ([Source("rice3")], "no data set 'rice3'; there are rice1"),
+    ],
+)
+def test_sources_of_other_bands_are_refused(root: Path, sources: list[Source], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        PairData(sources, root=str(root)).setup("fit")
 
 
 def test_validation_holds_no_training_image(root: Path) -> None:
