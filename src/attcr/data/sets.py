@@ -15,7 +15,7 @@ from attcr.data.pairs import PairFolder, Samples, Transform
 from attcr.data.splits import PARTS, load_split, names_sha256, shipped_splits
 from attcr.errors import ConfigError, DataNotFoundError
 from attcr.sensors import PICTURE, RGB, RGB8
-from attcr.spec import CLOUDS, SEN12MSCR, TRUE_COLOUR, InputSpec, band_slots
+from attcr.spec import CLOUDS, RICE2, SEN12MSCR, TRUE_COLOUR, InputSpec, band_slots
 
 ALL = "all"
 """The part that is everything, of a set without lists."""
@@ -182,7 +182,7 @@ DATASETS: dict[str, DataSet] = {
         DataSet(
             "rice2",
             "thick cloud over false colour of Landsat 8, 512 px pictures",
-            rice.RICE2_SPEC,
+            RICE2,
             rice.RICE2,
             rice.list_files,
             rice.HOW_TO_OBTAIN,

@@ -23,7 +23,7 @@ from attcr.errors import ConfigError
 from attcr.files import write_whole
 from attcr.networks import name_of
 from attcr.networks.ablations import AblationConfig, Kind
-from attcr.networks.attcr import ATTCRConfig
+from attcr.networks.attcr import ATTCR, ATTCRConfig
 from attcr.train.data import PairData
 from attcr.train.run import with_recipes
 from attcr.train.task import RestorationTask
@@ -179,6 +179,7 @@ def _train(config: ATTCRConfig, seed: int, ready: Namespace) -> dict[str, float]
 def _copied(ready: Namespace) -> dict[str, float]:
     """The scores of the input as it is, which a network gives whose last layer is zero."""
     task = RestorationTask(name_of(ready.network), asdict(ready.network), **ready.model.as_dict())
+    assert isinstance(task.network, ATTCR)
     torch.nn.init.zeros_(task.network.output.weight)
     trainer = _trainer(ready)
     trainer.validate(task, ready.data, verbose=False)

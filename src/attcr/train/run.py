@@ -21,7 +21,7 @@ from attcr.data import Sample
 from attcr.errors import ConfigError
 from attcr.files import replacing
 from attcr.networks import name_of
-from attcr.networks.attcr import ATTCR, Attention, Gate
+from attcr.networks.attcr import ATTCR, Block
 from attcr.spec import InputSpec
 from attcr.train.data import PairData
 from attcr.train.task import Pace, RestorationTask
@@ -127,12 +127,12 @@ class Pictures(Callback):
 def _row(task: RestorationTask, sample: Sample, spec: InputSpec) -> Tensor:
     """One row of the picture, (3, H, ...), values 0..1; of networks without gates there are none."""
     gates: list[Tensor] = []
-    stages = task.network.stages if isinstance(task.network, ATTCR) else []
-    last = [list(stage.children())[-1].attention for stage in stages]
+    stages = list(task.network.stages) if isinstance(task.network, ATTCR) else []
+    last = [list(stage.children())[-1] for stage in stages]
     hooks = [
-        a.gate.register_forward_hook(lambda *call: gates.append(call[2].float().mean(1)))
-        for a in last
-        if isinstance(a, Attention) and isinstance(a.gate, Gate)
+        block.attention.gate.register_forward_hook(lambda *call: gates.append(call[2].float().mean(1)))
+        for block in last
+        if isinstance(block, Block) and block.attention.gate is not None
     ]
     clear = sample["clear"]
     restored = task(sample["inputs"][None].to(task.device))[0].cpu()
@@ -177,6 +177,7 @@ class Publish(Callback):
 
 
 def _card(task: RestorationTask, spec: InputSpec, provenance: dict[str, Any], digest: str) -> str:
+    settings = dataclasses.asdict(task.network.config)  # type: ignore[call-overload]
     return "\n".join(
         [
             "# Model card",
@@ -187,7 +188,7 @@ def _card(task: RestorationTask, spec: InputSpec, provenance: dict[str, Any], di
             "|---|---|",
             *(f"| {name} | {value} |" for name, value in provenance.items()),
             f"| network | {name_of(task.network.config)} |",
-            *(f"| config.{name} | {value} |" for name, value in dataclasses.asdict(task.network.config).items()),
+            *(f"| config.{name} | {value} |" for name, value in settings.items()),
             f"| takes | {' '.join(slot.name for slot in spec.slots)} |",
             f"| gives | {' '.join(spec.outputs)} |",
             f"| removes | {', '.join(spec.removes)} |",
