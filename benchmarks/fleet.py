@@ -16,20 +16,21 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from torch import nn
 
 import attcr
+from attcr.fleet.fetch import Fetched
 from attcr.fleet.manifest import Work, read_manifest
 from attcr.fleet.run import FleetOptions, recipe_of, run_fleet
-from attcr.fleet.unit import Fetched, SceneWorker
-from attcr.restore import RestoreOptions
+from attcr.fleet.worker import SceneWorker
+from attcr.predict import Predictor
+from attcr.restore.options import RestoreOptions
 
 
 class Stub(SceneWorker):
     """A worker whose network and rasters cost nothing: it only publishes items, as every worker does."""
 
-    def load(self) -> nn.Module:
-        return nn.Identity()
+    def load(self, options: RestoreOptions) -> Predictor:
+        return None  # type: ignore[return-value]
 
     def restore(self, work: Work, fetched: Fetched | None) -> float | None:
         item = self.scratch.folder / f"{work.id}.out" / "item.json"
@@ -66,12 +67,12 @@ def simulate(folder: Path, rows: int) -> None:
     make_manifest(folder / "manifest.parquet", rows)
     (folder / "weights").write_bytes(b"stub")
     for _ in range(2):
-        done = subprocess.run([sys.executable, __file__, "_part", str(folder), str(rows)], check=True, text=True,
+        done = subprocess.run([sys.executable, __file__, "_half", str(folder), str(rows)], check=True, text=True,
                               capture_output=True)  # fmt: skip
         print(done.stdout, end="", flush=True)
 
 
-def part(folder: Path, rows: int) -> None:
+def half(folder: Path, rows: int) -> None:
     """One half of the simulation, in a process of its own for its memory's sake."""
     out = folder / "out"
     first = not (out / "items").exists()
@@ -141,17 +142,16 @@ def bare(weights: Path, tiles: int, tile: int, barrier: object, queue: object) -
     """The network alone on tiles from memory, in this process."""
     import torch
 
-    from attcr.restore.array import Network
-    from attcr.weights import load_model
+    from attcr.predict import open_predictor
 
     torch.set_num_threads(1)
-    network = Network(load_model(weights), RestoreOptions(tile=tile))
+    predictor = open_predictor(weights)
     x = np.random.default_rng(0).random((1, 3, tile, tile), np.float32)
-    network.changes(x)
+    predictor(x)
     barrier.wait()  # type: ignore[attr-defined]
     began = time.perf_counter()
     for _ in range(tiles):
-        network.changes(x)
+        predictor(x)
     queue.put((began, time.perf_counter()))  # type: ignore[attr-defined]
 
 
@@ -186,8 +186,8 @@ def efficiency(folder: Path, scenes: int, weights: Path) -> None:
 
 
 def main() -> None:
-    if sys.argv[1] == "_part":
-        part(Path(sys.argv[2]), int(sys.argv[3]))
+    if sys.argv[1] == "_half":
+        half(Path(sys.argv[2]), int(sys.argv[3]))
         return
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["simulate", "resume", "efficiency"])

@@ -1,9 +1,13 @@
 """Small fleets for tests: tiny scenes, a tiny network, and what an output holds."""
 
+import http.server
 import json
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import obstore
@@ -13,8 +17,14 @@ import torch
 from obstore.store import from_url
 
 import attcr
-from attcr.fleet.ledger import SCHEMA, read_parts
+from attcr.fleet.fetch import Fetched
+from attcr.fleet.ledger import SCHEMA, read_tables
+from attcr.fleet.manifest import Work
 from attcr.fleet.store import Store
+from attcr.fleet.worker import SceneWorker
+from attcr.predict import Predictor
+from attcr.restore.options import RestoreOptions
+from attcr.spec import TRUE_COLOUR
 from fake_scenes import UTM, make, noise
 
 SOURCE = Path(attcr.__file__).parents[1]
@@ -23,7 +33,7 @@ SOURCE = Path(attcr.__file__).parents[1]
 def make_weights(path: Path) -> Path:
     torch.manual_seed(0)
     config = attcr.ATTCRConfig(dim=4, blocks=(1,) * 5, heads=(2,) * 5, scales=((1,),) * 5)
-    attcr.save_model(attcr.ATTCR(config), path)
+    attcr.save_model(attcr.ATTCR(config), path, spec=TRUE_COLOUR)
     return path
 
 
@@ -58,7 +68,7 @@ def bucket_contents(url: str) -> dict[str, bytes]:
 
 def ledger(out: Path | str) -> list[dict[str, object]]:
     """All rows of an output's log, in order of time."""
-    tables = list(read_parts(Store(str(out)), SCHEMA.names))
+    tables = list(read_tables(Store(str(out)), SCHEMA.names))
     return pa.concat_tables(tables).sort_by("time").to_pylist() if tables else []
 
 
@@ -103,3 +113,55 @@ def stac_item(name: str, **properties: object) -> dict[str, object]:
             for band in ("red", "green", "blue")
         },
     }
+
+
+Answer = tuple[int, dict[str, str], bytes]
+
+
+def told(body: bytes) -> list[Answer]:
+    """The answer that gives a file and its length."""
+    return [(200, {"Content-Length": str(len(body))}, body)]
+
+
+@contextmanager
+def host(answers: Mapping[str, list[Answer]]) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
+    """Serve answers by path, each in its turn, the last one for ever.
+
+    Gives the server's address and what it was asked: path and login.
+    """
+    asked: list[tuple[str, str | None]] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append((self.path, self.headers.get("Authorization")))
+            turns = answers[self.path]
+            status, headers, body = turns.pop(0) if len(turns) > 1 else turns[0]
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", asked
+    server.shutdown()
+    server.server_close()
+
+
+class Publisher(SceneWorker):
+    """A worker without network and rasters: it only publishes items, of 2 megapixels each."""
+
+    def load(self, options: RestoreOptions) -> Predictor:
+        return None  # type: ignore[return-value]
+
+    def restore(self, work: Work, fetched: Fetched | None) -> float | None:
+        if work.block < work.blocks:
+            return None
+        made = self.scratch.folder / "made" / "item.json"
+        made.parent.mkdir(exist_ok=True)
+        made.write_text(json.dumps({"properties": {"attcr:work": work.key}}))
+        return 2.0 if self.publish(work, made) else None

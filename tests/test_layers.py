@@ -7,14 +7,13 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "attcr"
 
-# Each line imports only from lines above it, or from its own room (`scenes.tiles` from `scenes.io`).
+# Each line imports only from lines above it, or from its own room (`scenes.blend` from `scenes.tiles`).
 LAYERS = [
     {"errors"},
-    {"files", "addresses"},
-    {"ops", "sensors", "protocols", "hub"},
-    {"products", "networks"},
-    {"spec", "complexity"},
-    {"scenes", "weights", "data", "viz"},
+    {"files", "addresses", "sensors"},
+    {"ops", "products", "protocols", "hub"},
+    {"networks", "spec"},
+    {"scenes", "weights", "complexity", "data", "viz"},
     {"official", "predict", "gates"},
     {"restore", "evaluate", "export"},
     {"fleet", "train", "serve", "xarray", "demo"},
@@ -29,7 +28,8 @@ def room_of(module: Path) -> str:
     return module.parts[0].removesuffix(".py")
 
 
-def attcr_imports(module: Path) -> set[str]:
+def imported_names(module: Path) -> set[str]:
+    """Give the full names of all that a module imports, inside functions too."""
     tree = ast.parse((SOURCE / module).read_text())
     names: set[str] = set()
     for node in ast.walk(tree):
@@ -37,7 +37,15 @@ def attcr_imports(module: Path) -> set[str]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return {name.split(".")[1] for name in names if name.startswith("attcr.")} & set(LEVEL)
+    return names
+
+
+def attcr_imports(module: Path) -> set[str]:
+    return {name.split(".")[1] for name in imported_names(module) if name.startswith("attcr.")} & set(LEVEL)
+
+
+def dotted(module: Path) -> str:
+    return ".".join(("attcr", *module.with_suffix("").parts)).removesuffix(".__init__")
 
 
 @pytest.mark.parametrize("module", MODULES, ids=str)
@@ -55,3 +63,15 @@ def test_scenes_know_no_torch_and_the_model_no_geography() -> None:
             assert "import torch" not in text, f"{module} imports torch"
         if room_of(module) in {"ops", "networks"}:
             assert "rasterio" not in text, f"{module} knows rasterio"
+
+
+def test_no_module_imports_itself_by_way_of_others_not_even_inside_a_function() -> None:
+    names = {dotted(module): module for module in MODULES}
+    waiting = {
+        name: {imported if imported in names else imported.rpartition(".")[0] for imported in imported_names(module)}
+        for name, module in names.items()
+    }
+    while ready := [name for name, imports in waiting.items() if not imports & set(waiting)]:
+        for name in ready:
+            del waiting[name]
+    assert not waiting, f"these import each other in a circle, or lead into one: {sorted(waiting)}"

@@ -112,11 +112,8 @@ class InputSpec:
 
     @property
     def colours(self) -> list[int]:
-        """Say which of the bands that come out a picture shows as red, green and blue; of fewer, the first in grey."""
-        named = [self.outputs.index(name) for name in RGB if name in self.outputs]
-        if len(named) == len(RGB):
-            return named
-        return list(range(len(RGB))) if len(self.outputs) >= len(RGB) else [0] * len(RGB)
+        """Say which of the bands that come out a picture shows as red, green and blue."""
+        return shown_bands(self.outputs)
 
     @property
     def gain(self) -> float:
@@ -151,7 +148,12 @@ class InputSpec:
         return [places.get(slot.name) for slot in self.slots]
 
     def fit(self, sensor: Sensor, slots: Sequence[Slot] | None = None) -> Sensor:
-        """Give the sensor whose values become what the band slots want; a picture's white is the top of their range."""
+        """Give the sensor whose values become what the band slots want; a picture's white is the top of their range.
+
+        A sensor that says itself what the model wants to see keeps it.
+        """
+        if sensor.wanted is not None:
+            return sensor.unnamed()
         slots = self.bands if slots is None else slots
         if sensor.picture:
             return sensor.into(ModelRange((0.0,), (1.0,), self.span)).unnamed()
@@ -165,7 +167,7 @@ class InputSpec:
         """Give the sensor whose decibels become what the radar slots want."""
         slots = self.of_kind("sar")
         each = ModelRange(tuple(slot.low for slot in slots), tuple(slot.high for slot in slots), slots[0].span)
-        return Sensor("sar-db", (), 1.0, 0.0, range=each)
+        return Sensor("sar-db", (), 1.0, 0.0, wanted=each)
 
     def match(self, sensor: Sensor, names: Sequence[str], asked: Sequence[str] | None = None) -> list[int | None]:
         """Say which of a scene's bands (by name, "" where unnamed) goes into each band slot; None into an absent one.
@@ -186,11 +188,11 @@ class InputSpec:
         places = self._places(sensor, names)
         missing = [slot.name for slot, at in zip(self.bands, places, strict=True) if at is None and not slot.optional]
         if missing or all(at is None for at in places):
-            wanted = " ".join(slot.name for slot in self.bands if not slot.optional) or "at least one band"
+            wanted = " ".join(slot.name for slot in self.bands if not slot.optional) or "at least one of theirs"
+            came = f"bands are {_listed(names)}" if any(names) else f"{len(names)} bands have no names"
             raise SceneError(
-                f"The scene's {len(names)} bands are {_listed(names)} and the weights take {wanted}: "
-                f"{'' if any(names) else 'they have no names, so '}choose by name or number with --bands, or take "
-                "other weights."
+                f"The scene's {came} and the weights take {wanted}: take other weights or, where the scene's bands "
+                "are these by another name, say which with --bands, by name or number from 1."
             )
         return places
 
@@ -241,6 +243,13 @@ class InputSpec:
 def band_slots(names: Iterable[str], *, high: float = 1.0, span: float = 1.0) -> tuple[Slot, ...]:
     """Give slots for bands by their common names, all of one range; their wavelengths are known."""
     return tuple(Slot(name, COMMON_WAVELENGTHS.get(name), 0.0, high, span) for name in names)
+
+
+def shown_bands(names: Sequence[str]) -> list[int]:
+    """Say which bands a picture shows as red, green and blue: those, else the first three, else the first thrice."""
+    if set(RGB) <= set(names):
+        return [list(names).index(name) for name in RGB]
+    return list(range(len(RGB))) if len(names) >= len(RGB) else [0] * len(RGB)
 
 
 def _range(slot: Slot) -> str:

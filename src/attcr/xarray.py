@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import nn
 
 from attcr.errors import ConfigError, MissingExtraError, ShapeError
-from attcr.restore.array import Array, RestoreOptions, restore_array, restore_tiles
-from attcr.scenes.tiles import Grid, grid
+from attcr.predict import Predictor, open_predictor
+from attcr.restore.array import restore_array, restore_tiles
+from attcr.restore.options import RestoreOptions
+from attcr.restore.walk import Array
+from attcr.scenes.tiles import Part, Tile, grid
 
 try:
     import xarray as xr
 except ImportError as error:
     raise MissingExtraError("xarray", "xarray") from error
+
+if TYPE_CHECKING:
+    from torch import nn
 
 _ROWS = ("y", "latitude", "lat", "northing", "row")
 _COLS = ("x", "longitude", "lon", "easting", "col", "column")
@@ -30,16 +37,22 @@ class RestoreAccessor:
         self._array = array
 
     def restore(
-        self, model: nn.Module, *, clouds: xr.DataArray | None = None, options: RestoreOptions | None = None
+        self,
+        model: str | Path | nn.Module | Predictor,
+        *,
+        clouds: xr.DataArray | None = None,
+        options: RestoreOptions | None = None,
     ) -> xr.DataArray:
         """Give the array without cloud; dims, coords, attrs, encoding and type stay.
 
+        `model` and the order of the bands are as `attcr.restore_array` takes them.
         `clouds` (rows, columns) is 0 where it is clear, 1 under thin cloud, 2 or True under thick. An array that is
         chunked by dask stays lazy and is restored chunk by chunk, each with the pixels around it that its tiles
         touch, so that the result does not depend on the chunks. Nodata is the options', else `_FillValue`.
         """
         options = options or RestoreOptions()
         band, row, col = self._dims()
+        predictor = open_predictor(model, device=options.device, dtype=options.dtype)
         array = self._array.transpose(band, row, col)
         options = replace(options, nodata=_nodata(array) if options.nodata is None else options.nodata)
         cloudy = None
@@ -48,10 +61,10 @@ class RestoreAccessor:
                 raise ShapeError(f"clouds has dims {clouds.dims}; expected {row!r} and {col!r}.")
             cloudy = clouds.transpose(row, col).data
         if hasattr(array.data, "dask"):
-            data = _restore_chunks(array.data, model, cloudy, options)
+            data = _restore_chunks(array.data, predictor, cloudy, options)
         else:
             seen = None if cloudy is None else np.asarray(cloudy)
-            data = restore_array(np.asarray(array.data), model, clouds=seen, options=options).image
+            data = restore_array(np.asarray(array.data), predictor, clouds=seen, options=options).image
         restored: xr.DataArray = array.copy(data=data).transpose(*self._array.dims)
         restored.encoding = dict(self._array.encoding)
         return restored
@@ -76,23 +89,7 @@ def _nodata(array: xr.DataArray) -> float | None:
     return None
 
 
-@dataclass(frozen=True)
-class _Window:
-    """The pixels that a chunk needs along one axis, and the tiles among them, counted from the first."""
-
-    first: int
-    last: int
-    starts: tuple[int, ...]
-
-
-def _window(starts: tuple[int, ...], size: int, begin: int, end: int, reach: int, length: int) -> _Window:
-    touching = [start for start in starts if start < end and start + size > begin]
-    first = max(min(touching[0], begin - reach), 0)
-    last = min(max(touching[-1] + size, end + reach), length)
-    return _Window(first, last, tuple(start - first for start in touching))
-
-
-def _restore_chunks(data: Any, model: nn.Module, clouds: Any, options: RestoreOptions) -> Any:
+def _restore_chunks(data: Any, predictor: Predictor, clouds: Any, options: RestoreOptions) -> Any:
     """Give the restored dask array: one task a chunk of rows and columns."""
     import dask.array as da
     from dask.delayed import delayed
@@ -103,46 +100,28 @@ def _restore_chunks(data: Any, model: nn.Module, clouds: Any, options: RestoreOp
     tiles = grid(height, width, tile=options.tile, overlap=options.overlap)
     reach = options.dilate + options.feather
     restore = delayed(_restore_chunk, pure=False)
-    shared = delayed(model)
+    shared = delayed(predictor)
     lines = []
-    top = 0
-    for rows in data.chunks[1]:
+    for top, rows in _places(data.chunks[1]):
         line = []
-        left = 0
-        for cols in data.chunks[2]:
-            down = _window(tiles.rows, tiles.tile_height, top, top + rows, reach, height)
-            across = _window(tiles.cols, tiles.tile_width, left, left + cols, reach, width)
-            part = Grid(
-                height=max(down.starts) + tiles.tile_height,
-                width=across.last - across.first,
-                tile_height=tiles.tile_height,
-                tile_width=tiles.tile_width,
-                overlap=tiles.overlap,
-                rows=down.starts,
-                cols=across.starts,
-            )
-            inside = (slice(down.first, down.last), slice(across.first, across.last))
-            near = data[:, inside[0], inside[1]].rechunk(-1)
-            cloudy = None if clouds is None else da.asarray(clouds)[inside].rechunk(-1)
-            keep = tuple(
-                slice(at - window.first, at - window.first + size)
-                for at, size, window in ((top, rows, down), (left, cols, across))
-            )
-            task = restore(near, shared, part, cloudy, options, keep)
+        for left, cols in _places(data.chunks[2]):
+            part = tiles.part(Tile(top, left, rows, cols), reach=reach)
+            needs = (part.needs.rows, part.needs.cols)
+            near = data[:, needs[0], needs[1]].rechunk(-1)
+            cloudy = None if clouds is None else da.asarray(clouds)[needs].rechunk(-1)
+            task = restore(near, shared, part, cloudy, options)
             line.append(da.from_delayed(task, (count, rows, cols), data.dtype))
-            left += cols
         lines.append(line)
-        top += rows
-    return da.block([[*line] for line in lines]) if lines else data
+    return da.block(lines) if lines else data
+
+
+def _places(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Give where each chunk along an axis begins, and its size."""
+    return zip(accumulate(sizes, initial=0), sizes, strict=False)
 
 
 def _restore_chunk(
-    image: Array,
-    model: nn.Module,
-    tiles: Grid,
-    clouds: Array | None,
-    options: RestoreOptions,
-    keep: tuple[slice, slice],
+    image: Array, predictor: Predictor, part: Part, clouds: Array | None, options: RestoreOptions
 ) -> Array:
-    restored = restore_tiles(np.asarray(image), model, tiles, clouds=clouds, options=options)
-    return np.asarray(restored.image[:, keep[0], keep[1]])
+    restored = restore_tiles(np.asarray(image), predictor, part.grid, clouds=clouds, options=options)
+    return np.asarray(restored.image[:, part.window.rows, part.window.cols])

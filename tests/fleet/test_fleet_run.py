@@ -6,22 +6,38 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
 import rasterio
 
 from attcr.errors import ConfigError, FleetError, WeightsError
-from attcr.fleet.ledger import Ledger, Outcome
-from attcr.fleet.manifest import Work, read_manifest
-from attcr.fleet.run import FleetOptions, make_job, report, requeue, run_fleet
-from attcr.fleet.store import Scratch, Store, sweep
-from attcr.fleet.unit import Job, SceneWorker, _write, with_settings
-from attcr.restore import RestoreOptions
-from fake_fleets import SOURCE, command, completed, contents, environment, item, ledger, make_scenes, run, write_rows
+from attcr.fleet.fetch import Fetched
+from attcr.fleet.ledger import Outcome
+from attcr.fleet.manifest import Work
+from attcr.fleet.run import FleetOptions, Tally, read_status, recipe_of, requeue, run_fleet
+from attcr.fleet.worker import SceneWorker, block_key
+from attcr.predict import Predictor
+from attcr.restore.options import RestoreOptions
+from fake_fleets import (
+    SOURCE,
+    Publisher,
+    command,
+    completed,
+    contents,
+    environment,
+    item,
+    ledger,
+    make_scenes,
+    run,
+    write_rows,
+)
 from fake_scenes import UTM, make, noise, read, serve
 
 OPTIONS = RestoreOptions(tile=64, overlap=8)
@@ -80,18 +96,6 @@ def test_what_is_there_of_other_work_is_run_again_though_it_was_done_once(tmp_pa
     assert contents(out) == before
 
 
-def test_a_ledger_row_tells_all_that_is_asked_for(tmp_path: Path, weights: Path) -> None:
-    out = tmp_path / "out"
-    run_fleet(str(make_scenes(tmp_path / "in", 1)), str(out), str(weights), options=OPTIONS)
-    (row,) = ledger(out)
-    assert row["status"] == "done"
-    assert row["seconds"] > 0
-    assert row["megapixels"] == 64 * 64 / 1e6
-    assert row["attempts"] == 1
-    assert row["worker"].endswith(f":{os.getpid()}")
-    assert row["work"] == item(out, row["id"])["properties"]["attcr:work"]
-
-
 def test_two_runs_at_once_leave_each_scene_done_once(tmp_path: Path, weights: Path) -> None:
     scenes = make_scenes(tmp_path / "in", 6)
     out = tmp_path / "out"
@@ -103,28 +107,13 @@ def test_two_runs_at_once_leave_each_scene_done_once(tmp_path: Path, weights: Pa
     assert not (out / ".scratch").exists()
 
 
-def test_of_two_workers_at_one_scene_the_second_finds_it_done(tmp_path: Path, weights: Path) -> None:
-    scenes = make_scenes(tmp_path / "in", 1)
-    job = make_job(str(tmp_path / "out"), str(weights), OPTIONS, FleetOptions())
-    (work,) = (work.keyed("r") for work in read_manifest(str(scenes)))
-    with SceneWorker(job) as first, SceneWorker(job) as second:
-        publish = second.publish
-
-        def late(work: Work, path: Path) -> bool:
-            assert first.run(work).status == "done"
-            return publish(work, path)
-
-        second.publish = late  # type: ignore[method-assign]
-        assert second.run(work).status == "found"
-
-
 def test_shards_do_all_of_it(tmp_path: Path, weights: Path) -> None:
     scenes = make_scenes(tmp_path / "in", 5)
     out = tmp_path / "out"
     for index in range(2):
         run_fleet(str(scenes), str(out), str(weights), options=OPTIONS, fleet=FleetOptions(shard=(index, 2)))
     assert completed(out) == {f"s00{i}_20200101": 1 for i in range(5)}
-    assert report(str(out)).left == 0
+    assert read_status(str(out)).left == 0
 
 
 def test_a_scene_in_blocks_goes_on_where_it_was_and_leaves_none(tmp_path: Path, weights: Path) -> None:
@@ -135,7 +124,7 @@ def test_a_scene_in_blocks_goes_on_where_it_was_and_leaves_none(tmp_path: Path, 
 
     class Stopped(SceneWorker):
         def restore(self, work: Work, fetched: object) -> float | None:
-            if work.part == 2:
+            if work.block == 2:
                 raise KeyboardInterrupt
             return super().restore(work, fetched)  # type: ignore[arg-type]
 
@@ -146,7 +135,7 @@ def test_a_scene_in_blocks_goes_on_where_it_was_and_leaves_none(tmp_path: Path, 
 
     class Watched(SceneWorker):
         def restore(self, work: Work, fetched: object) -> float | None:
-            if work.part == work.parts:
+            if work.block == work.blocks:
                 assert blocks.items() <= {p: p.stat().st_mtime_ns for p in (out / "blocks").iterdir()}.items()
             return super().restore(work, fetched)  # type: ignore[arg-type]
 
@@ -155,6 +144,137 @@ def test_a_scene_in_blocks_goes_on_where_it_was_and_leaves_none(tmp_path: Path, 
     (out / "blocks" / f"{item(out, 's000_20200101')['properties']['attcr:work']}-0-3.zip").touch()  # a late one
     assert run_fleet(str(scenes), str(out), str(weights), options=OPTIONS, fleet=fleet).skipped == 1
     assert contents(out) == contents(whole)
+
+
+@pytest.mark.parametrize(("limit", "shares"), [(0.025, [1, 2, 1, 2]), (0.013, [0, 1, 1, 1, 1, 1, 1])])
+def test_rows_of_tiles_are_shared_among_blocks_evenly_and_none_is_lost(
+    tmp_path: Path, weights: Path, limit: float, shares: list[int]
+) -> None:
+    scenes = make_scenes(tmp_path / "in", 1, 300)  # 6 rows of tiles
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    run_fleet(str(scenes), str(whole), str(weights), options=OPTIONS)
+    seen: list[int] = []
+
+    class Watched(SceneWorker):
+        def restore(self, work: Work, fetched: Fetched | None) -> float | None:
+            if work.block == work.blocks:
+                for block in range(work.blocks):
+                    names = ZipFile(out / block_key(work, block)).namelist()
+                    seen.append(len({name.partition("/")[0] for name in names}))
+            return super().restore(work, fetched)
+
+    run_fleet(str(scenes), str(out), str(weights), options=OPTIONS, fleet=FleetOptions(split_over=limit), make=Watched)
+    assert seen == shares
+    assert contents(out) == contents(whole)
+
+
+class Noting(Publisher):
+    """A worker that notes the blocks it is given."""
+
+    blocks: ClassVar[list[tuple[str, int, int]]] = []
+    fails: ClassVar[tuple[str, int] | None] = None
+
+    def restore(self, work: Work, fetched: Fetched | None) -> float | None:
+        self.blocks.append((work.id, work.block, work.blocks))
+        if (work.id, work.block) == self.fails:
+            raise ValueError("cannot be restored")
+        return super().restore(work, fetched)
+
+
+def split(tmp_path: Path, weights: Path, sizes: dict[str, float | None], limit: float | None) -> Tally:
+    """Run made rows of these megapixels."""
+    rows = [{"id": name, "href": f"s3://b/{name}.tif", "megapixels": size} for name, size in sizes.items()]
+    manifest = write_rows(tmp_path / "m.parquet", rows)
+    fleet = FleetOptions(split_over=limit, attempts=1)
+    Noting.blocks.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attcr.fleet.local.fetch_ahead", lambda work, options: None)
+        return run_fleet(str(manifest), str(tmp_path / "out"), str(weights), fleet=fleet, make=Noting)
+
+
+@pytest.mark.parametrize(
+    ("size", "blocks"), [(None, 0), (29.9, 0), (30.0, 0), (30.1, 2), (60.0, 2), (60.1, 3), (90.0, 3), (91.0, 4)]
+)
+def test_a_scene_has_as_few_blocks_as_keep_each_within_the_limit(
+    tmp_path: Path, weights: Path, size: float | None, blocks: int
+) -> None:
+    tally = split(tmp_path, weights, {"a": size}, 30.0)
+    assert Noting.blocks == [("a", block, blocks) for block in range(blocks + 1)]
+    assert (tally.rows, tally.done, tally.megapixels) == (1, 1, 2.0)
+
+
+def test_without_a_limit_no_scene_is_split(tmp_path: Path, weights: Path) -> None:
+    split(tmp_path, weights, {"a": 1e6}, None)
+    assert Noting.blocks == [("a", 0, 0)]
+
+
+def test_a_scene_with_a_block_that_fails_is_quarantined_once_and_not_joined(
+    tmp_path: Path, weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Noting, "fails", ("a", 0))
+    tally = split(tmp_path, weights, {"a": 90.0, "b": 10.0}, 30.0)
+    assert (tally.rows, tally.done, tally.quarantined) == (2, 1, 1)
+    assert ("a", 3, 3) not in Noting.blocks
+    assert [(row["id"], row["status"], row["error"]) for row in ledger(tmp_path / "out")] == [
+        ("a", "quarantined", "ValueError"),
+        ("b", "done", ""),
+    ]
+
+
+def test_a_tally_counts_outcomes_by_their_status() -> None:
+    tally = Tally()
+    for status, megapixels in (("done", 2.0), ("done", 3.0), ("found", 0.0), ("quarantined", 0.0), ("lost", 0.0)):
+        assert tally.complete is (status != "lost")
+        tally.count(Outcome("a", "0" * 64, status, megapixels=megapixels))  # type: ignore[arg-type]
+    assert (tally.done, tally.found, tally.quarantined, tally.megapixels) == (2, 1, 1, 5.0)
+
+
+def test_a_tally_keeps_starting_and_working_apart(
+    tmp_path: Path, weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("attcr.fleet.run.time", SimpleNamespace(perf_counter=lambda: clock[0]))
+
+    class Slow(Publisher):
+        def load(self, options: RestoreOptions) -> Predictor:
+            clock[0] += 5
+            return super().load(options)
+
+        def restore(self, work: Work, fetched: Fetched | None) -> float | None:
+            clock[0] += 7
+            return super().restore(work, fetched)
+
+    seen: list[tuple[str, int, float]] = []
+    tally = run_fleet(
+        str(make_scenes(tmp_path / "in", 2)),
+        str(tmp_path / "out"),
+        str(weights),
+        make=Slow,
+        on_outcome=lambda outcome, tally: seen.append((outcome.status, tally.done, tally.megapixels)),
+    )
+    assert (tally.startup_seconds, tally.seconds) == (5.0, 14.0)
+    assert seen == [("done", 1, 2.0), ("done", 2, 4.0)]
+
+
+def test_run_json_tells_the_run_without_secrets(tmp_path: Path, weights: Path) -> None:
+    make_scenes(tmp_path / "in", 1)
+    rows = [
+        {"id": "a", "href": "s3://b/a.tif", "megapixels": 1.5},
+        {"id": "b", "href": "s3://b/b.tif", "megapixels": 2.0},
+    ]
+    manifest, out = write_rows(tmp_path / "m.parquet", rows), tmp_path / "out"
+    options = RestoreOptions(sar="https://u:hunter2@h/sar.tif?sig=hunter2", mask="scl=https://h/scl.tif?sig=hunter2")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attcr.fleet.local.fetch_ahead", lambda work, options: None)
+        run_fleet(str(manifest), str(out), str(weights), options=options, make=Publisher)
+    about = json.loads((out / "run.json").read_text())
+    assert (about["rows"], about["megapixels"], about["manifest"]) == (2, 3.5, str(manifest))
+    assert (about["options"]["sar"], about["options"]["mask"]) == ("https://h/sar.tif", "scl=https://h/scl.tif")
+    assert about["weights_sha256"] == sha256(weights.read_bytes()).hexdigest()
+    assert about["recipe"] == recipe_of(about["weights_sha256"], options)
+    newer = RestoreOptions(sar="https://h/sar.tif?sig=newer", mask="scl=https://h/scl.tif?sig=newer")
+    assert recipe_of(about["weights_sha256"], newer) == about["recipe"]
+    assert recipe_of(about["weights_sha256"], RestoreOptions(sar="https://h/other.tif")) != about["recipe"]
 
 
 MALFORMED = 20
@@ -237,12 +357,12 @@ def test_quarantined_scenes_wait_for_a_retry(tmp_path: Path, weights: Path) -> N
     assert go() == (0, 1)
     make(path, noise("uint8", (3, 64, 64)), photometric="RGB", **UTM)
     assert go() == (0, 1)  # it is not tried again by itself
-    assert report(str(out)).summary.quarantined == {"SceneError": 1}
+    assert read_status(str(out)).summary.quarantined == {"SceneError": 1}
     assert requeue(str(out), ["TimeoutError"]) == 0
     assert requeue(str(out), ["SceneError"]) == 1
-    assert report(str(out)).left == 1
+    assert read_status(str(out)).left == 1
     assert go() == (1, 0)
-    assert report(str(out)).summary.quarantined == {}
+    assert read_status(str(out)).summary.quarantined == {}
 
 
 def test_an_id_that_occurs_twice_is_run_once(tmp_path: Path, weights: Path) -> None:
@@ -290,7 +410,7 @@ def test_a_scene_that_kills_its_process_is_quarantined_in_the_end(tmp_path: Path
         assert child.returncode == -signal.SIGKILL
     tally = run_fleet(str(scenes), str(out), str(weights), options=OPTIONS, fleet=fleet, make=Deadly)
     assert (tally.done + tally.found + tally.skipped, tally.quarantined) == (2, 1)
-    assert report(str(out)).summary.quarantined == {"WorkerDied": 1}
+    assert read_status(str(out)).summary.quarantined == {"WorkerDied": 1}
     assert {path.name for path in out.iterdir()} == {"items", "scenes", "ledger", "run.json"}
 
 
@@ -326,71 +446,8 @@ def test_credentials_are_stored_and_shown_nowhere(tmp_path: Path, weights: Path)
     told = item(out, "fetched")
     assert told["links"][0]["href"] == f"{address}/a.tif"
     assert str(tmp_path) not in json.dumps(told)
-
-
-def test_a_fetched_file_stays_in_its_folder(tmp_path: Path) -> None:
-    made = _write("s3://bucket/../../../x/./y.tif", b"x", tmp_path / "in")
-    assert Path(made).resolve() == (tmp_path / "in" / "bucket" / "x" / "y.tif").resolve()
-
-
-def test_a_stac_item_is_restored_with_the_bands_that_are_named(tmp_path: Path, weights: Path) -> None:
-    (tmp_path / "served").mkdir()
-    with serve(tmp_path / "served") as address:
-        assets = {}
-        for name in ("red", "green", "blue", "nir"):
-            make(tmp_path / "served" / f"{name}.tif", noise("uint8", (1, 64, 64)), **UTM)
-            assets[name] = {"href": f"{address}/{name}.tif?sig=1", "type": "image/tiff", "bands": [{"name": name}]}
-        (tmp_path / "served" / "nir.tif").unlink()  # it is not needed
-        properties = {"datetime": "2021-05-06T07:08:09Z"}
-        known = {"type": "Feature", "stac_version": "1.1.0", "id": "scene", "geometry": None, "links": []}
-        (tmp_path / "items.ndjson").write_text(json.dumps({**known, "properties": properties, "assets": assets}))
-        out = tmp_path / "out"
-        options = replace(OPTIONS, bands=("red", "green", "blue"))
-        tally = run_fleet(str(tmp_path / "items.ndjson"), str(out), str(weights), options=options)
-    assert tally.done == 1, ledger(out)
-    assert item(out, "scene")["properties"]["datetime"] == "2021-05-06T07:08:09Z"
-    assert "sig" not in json.dumps(item(out, "scene"))
-
-
-def test_scratch_of_the_living_stays_and_of_the_dead_goes(tmp_path: Path) -> None:
-    alive = Scratch(tmp_path / "s")
-    child = os.fork()
-    if not child:
-        dead = Scratch(tmp_path / "s")
-        (dead.folder / "scene").mkdir()
-        os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(child, 0)
-    sweep(tmp_path / "s")
-    assert [path.name for path in (tmp_path / "s").iterdir() if path.is_dir()] == [alive.folder.name]
-    alive.close()
-    assert not (tmp_path / "s").exists()
-
-
-def test_a_key_is_created_once(tmp_path: Path) -> None:
-    store = Store(str(tmp_path / "out"))
-    with Scratch(store.scratch) as scratch:
-        for expected, text in ((True, "first"), (False, "second")):
-            made = scratch.folder / "made"
-            made.write_text(text)
-            assert store.create(made, "items/a.json") is expected
-            assert not made.exists()
-    assert store.read("items/a.json") == b"first"
-    assert list(store.names("items")) == ["a.json"]
-    store.delete("items/a.json")
-    store.delete("items/a.json")
-    assert store.read("items/a.json") is None
-
-
-def test_a_ledger_is_on_disk_within_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(str(tmp_path / "out"))
-    with Scratch(store.scratch) as scratch:
-        log = Ledger(store, scratch, "r")
-        log.add(Outcome("a", "0" * 64, "done"))
-        assert ledger(tmp_path / "out") == []
-        now = time.monotonic()
-        monkeypatch.setattr(time, "monotonic", lambda: now + 3)
-        log.add(Outcome("b", "1" * 64, "done"))
-    assert [row["id"] for row in ledger(tmp_path / "out")] == ["a", "b"]
+    masked = item(out, "masked")["properties"]
+    assert masked["attcr:options"]["mask"] == f"/vsicurl/{address}/mask.tif"
 
 
 @pytest.mark.parametrize(
@@ -401,24 +458,8 @@ def test_options_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
         FleetOptions(**wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("wrong", [{"tile": "7"}, {"tile": True}, {"colour": 1}, {"confidence": 1}, {"nodata": "x"}])
-def test_settings_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ConfigError):
-        with_settings(RestoreOptions(), wrong)
-
-
-def test_settings_take_the_place_of_options() -> None:
-    settings = {"bands": "B04,B03,B02", "nodata": 0, "confidence": True, "sensor": "rgb8", "tile": 128}
-    options = with_settings(RestoreOptions(), settings)
-    assert options.bands == ("B04", "B03", "B02")
-    assert (options.nodata, options.confidence, options.sensor, options.tile) == (0, True, "rgb8", 128)
-
-
 def test_what_is_missing_is_said(tmp_path: Path, weights: Path) -> None:
     with pytest.raises(FleetError, match=r"run\.json"):
-        report(str(tmp_path))
+        read_status(str(tmp_path))
     with pytest.raises(WeightsError, match="no such file"):
         run_fleet("x.txt", str(tmp_path / "out"), str(tmp_path / "no.safetensors"))
-    job = Job(str(tmp_path / "out"), b"broken", "", OPTIONS)
-    with pytest.raises(WeightsError):
-        SceneWorker(job)

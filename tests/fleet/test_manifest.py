@@ -1,4 +1,5 @@
 import json
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from attcr.errors import ManifestError
-from attcr.fleet.manifest import in_shard, read_manifest, survey, work_of_item, write_manifest
+from attcr.fleet.manifest import Work, in_shard, prune_item, read_manifest, survey, work_of_item, write_manifest
 from fake_fleets import stac_item, write_rows
 
 
@@ -174,3 +175,87 @@ def test_a_written_manifest_keeps_rows_and_no_signature(tmp_path: Path) -> None:
     assert [work.keyed("r").key for work in again] == [work.keyed("r").key for work in works]
     assert b"secret" not in (tmp_path / "m.parquet").read_bytes()
     assert all("secret" not in work.item for work in again)
+
+
+def test_a_key_is_the_sha256_of_recipe_id_version_options_and_addresses() -> None:
+    work = Work("a", ("s3://b/a.tif", "s3://b/b.tif"), version="e1", options='{"tile": 64}')
+    told = 'r\0a\0e1\0{"tile": 64}\0s3://b/a.tif\0s3://b/b.tif'
+    assert work.keyed("r").key == sha256(told.encode()).hexdigest()
+
+
+@pytest.mark.parametrize("option", ["sar", "mask"])
+@pytest.mark.parametrize(
+    ("address", "plain"),
+    [
+        ("https://u:hunter2@h/x/cloud.tif?sig=hunter2", "https://h/x/cloud.tif"),
+        ("scl=https://h/scl.tif?X-Amz-Signature=hunter2", "scl=https://h/scl.tif"),
+        ("/vsicurl/https://u:hunter2@h/scl.tif?sig=hunter2", "/vsicurl/https://h/scl.tif"),
+        ("/vsicurl?header.Authorization=hunter2&url=h%2Fx.tif", "/vsicurl"),
+        ("s3://bucket/scl.tif", "s3://bucket/scl.tif"),
+    ],
+)
+def test_options_are_stored_without_the_secrets_of_their_addresses_and_keyed_without(
+    tmp_path: Path, option: str, address: str, plain: str
+) -> None:
+    work = Work("a", ("/in/a.tif",), version="1", options=json.dumps({option: address, "tile": 64}))
+    write_manifest(iter([work]), tmp_path / "m.parquet")
+    (again,) = read_manifest(str(tmp_path / "m.parquet"))
+    assert json.loads(again.options) == {option: plain, "tile": 64}
+    assert b"hunter2" not in (tmp_path / "m.parquet").read_bytes()
+    newer = Work("a", ("/in/a.tif",), version="1", options=work.options.replace("hunter2", "newer99"))
+    assert again.keyed("r").key == work.keyed("r").key == newer.keyed("r").key
+    other = Work("a", ("/in/a.tif",), version="1", options=json.dumps({option: "s3://other.tif", "tile": 64}))
+    assert other.keyed("r").key != work.keyed("r").key
+
+
+def sentinel() -> Work:
+    """An item whose assets name their bands in every way there is."""
+    assets = {
+        "red": {"eo:bands": [{"name": "B04", "common_name": "red"}]},
+        "B03": {"bands": [{"name": "green"}]},
+        "image_02": {"bands": [{"name": "B02", "eo:common_name": "blue"}]},
+        "nir": {"bands": [{"name": "B08"}]},
+        "visual": {"bands": [{"name": "red"}, {"name": "green"}, {"name": "blue"}]},
+        "SCL": {},
+        "qa_pixel": {},
+        "thumbnail": {},
+    }
+    given = {key: {**asset, "href": f"s3://b/{key}.tif"} for key, asset in assets.items()}
+    return work_of_item({**stac_item("s"), "assets": given})
+
+
+@pytest.mark.parametrize(
+    ("bands", "mask", "left"),
+    [
+        (("red", "green", "blue"), "none", ["B03", "image_02", "qa_pixel", "red"]),
+        (("B04", "b03", "B02"), "scl", ["B03", "SCL", "image_02", "qa_pixel", "red"]),
+        (("RED", "nir"), "none", ["nir", "qa_pixel", "red"]),
+        (("B04", "B03", "B02"), "auto", ["B03", "image_02", "qa_pixel", "red"]),
+    ],
+)
+def test_of_an_item_the_named_bands_and_the_mask_are_left(bands: tuple[str, ...], mask: str, left: list[str]) -> None:
+    work = prune_item(sentinel(), bands=bands, mask=mask)
+    assert work.hrefs == tuple(f"s3://b/{key}.tif" for key in left)
+    assert sorted(json.loads(work.item)["assets"]) == left
+
+
+@pytest.mark.parametrize(
+    ("bands", "mask"),
+    [
+        (None, "none"),
+        ((), "none"),
+        (("red", "swir16"), "none"),
+        (("red", "green", "blue"), "csmask"),
+        (("red", "green", "blue"), "s2cloudless"),
+        (("nir", "red", "green"), "auto"),
+    ],
+)
+def test_an_item_stays_whole_where_a_band_is_not_found_or_a_detector_needs_others(
+    bands: tuple[str, ...] | None, mask: str
+) -> None:
+    assert prune_item(sentinel(), bands=bands, mask=mask) == sentinel()
+
+
+def test_what_is_no_item_has_nothing_to_prune() -> None:
+    work = Work("a", ("/in/a.tif",))
+    assert prune_item(work, bands=("red",), mask="none") is work

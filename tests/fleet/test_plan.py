@@ -3,14 +3,15 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from attcr.errors import ManifestError
-from attcr.fleet.manifest import read_manifest
-from attcr.fleet.plan import Plan, list_prefix, measure_rate, search, write_plan
-from attcr.restore import RestoreOptions
+from attcr.fleet.manifest import Work, read_manifest
+from attcr.fleet.plan import Plan, list_prefix, measure_rate, megapixels_of, search, write_plan
+from attcr.restore.options import RestoreOptions
 from fake_fleets import make_scenes, run, stac_item
 from fake_scenes import UTM, make, noise
 
@@ -109,8 +110,19 @@ def test_hours_follow_from_the_rate() -> None:
     assert Plan(1000, 120_560.0, 0, 0).worker_hours(0.05) == pytest.approx(669.8, abs=0.1)
 
 
-def test_a_rate_is_measured(weights: Path) -> None:
-    assert measure_rate(weights, RestoreOptions(tile=64, overlap=8)) > 0
+def test_a_rate_is_the_new_pixels_of_a_tile_over_its_seconds(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([10.0, 10.5])
+    monkeypatch.setattr("attcr.fleet.plan.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    assert measure_rate(weights, RestoreOptions(tile=64, overlap=8)) == pytest.approx(56 * 56 / 1e6 / 0.5)
+
+
+def test_a_size_is_told_by_the_row_or_by_a_file_of_this_machine(tmp_path: Path) -> None:
+    path = str(make(tmp_path / "a.tif", noise("uint8", (3, 40, 50)), **UTM))
+    assert megapixels_of(Work("a", (path,))) == 40 * 50 / 1e6
+    assert megapixels_of(Work("a", (path,), megapixels=7.0)) == 7.0
+    assert megapixels_of(Work("a", (str(tmp_path / "absent.tif"),))) is None
+    assert megapixels_of(Work("a", (path, "https://host/b.tif"))) is None
+    assert megapixels_of(Work("a", (path,), item="{}")) is None
 
 
 def test_the_command_prints_megapixels_hours_and_cost(tmp_path: Path, weights: Path) -> None:

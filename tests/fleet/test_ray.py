@@ -17,8 +17,8 @@ from attcr.errors import WeightsError
 from attcr.fleet.ledger import Outcome
 from attcr.fleet.manifest import Work
 from attcr.fleet.run import FleetOptions, Tally, run_fleet
-from attcr.fleet.unit import SceneWorker
-from attcr.restore import RestoreOptions
+from attcr.fleet.worker import SceneWorker
+from attcr.restore.options import RestoreOptions
 from fake_fleets import bucket_contents, command, completed, contents, environment, ledger, make_scenes, run
 from fake_scenes import UTM, make, noise, serve
 

@@ -8,9 +8,9 @@ from obstore.store import from_url
 
 from attcr.fleet.manifest import read_manifest
 from attcr.fleet.plan import list_prefix, write_plan
-from attcr.fleet.run import report, run_fleet
+from attcr.fleet.run import read_status, run_fleet
 from attcr.fleet.store import Scratch, Store
-from attcr.restore import RestoreOptions
+from attcr.restore.options import RestoreOptions
 from fake_fleets import bucket_contents, completed, ledger, make_scenes, run
 
 OPTIONS = RestoreOptions(tile=64, overlap=8)
@@ -36,7 +36,7 @@ def test_scenes_of_a_bucket_are_restored_into_a_bucket(s3: str, scenes: str, wei
     assert (again.skipped, again.done) == (3, 0)
     assert bucket_contents(out) == before
     assert set(completed(out).values()) == {1}
-    assert report(out).left == 0
+    assert read_status(out).left == 0
 
 
 def test_an_object_that_changes_is_other_work(s3: str, scenes: str, weights: Path, tmp_path: Path) -> None:

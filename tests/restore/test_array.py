@@ -1,21 +1,30 @@
 """The walk of a pixel, in memory."""
 
+import hashlib
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from torch import Tensor, nn
 
-from attcr.errors import ConfigError, SceneError, ShapeError
+from attcr.errors import AttcrError, ConfigError, SceneError, ShapeError
+from attcr.official import convert_official
 from attcr.restore import RestoreOptions, restore_array
-from attcr.restore.array import LOW_CONFIDENCE, NODATA, ORIGINAL, UNDER_THICK, UNDER_THIN, restore_tiles
+from attcr.restore.array import restore_tiles
+from attcr.restore.options import DEFAULTS
+from attcr.restore.walk import LOW_CONFIDENCE, NODATA, ORIGINAL, UNDER_THICK, UNDER_THIN
 from attcr.scenes.tiles import grid
 from attcr.sensors import PICTURE
-from attcr.weights import convert_official, load_model
-from fake_scenes import SENSORS, Counting, Same, Smooth, noise, same_bits, smooth_picture
+from attcr.spec import RICE2
+from attcr.weights import load_model
+from fake_scenes import SENSORS, Counting, Same, Smooth, by_position, noise, same_bits, smooth_picture
 
 
 def options(kind: str, **more: object) -> RestoreOptions:
@@ -41,7 +50,7 @@ def test_a_network_that_changes_nothing_gives_back_every_bit(
         image[rng.random(image.shape) < 0.01] = -0.0
         image[rng.random(image.shape) < 0.01] = np.inf
     clouds = (rng.random((height, width)) < 0.01) if masked else None
-    out = restore_array(image, Same(), clouds=clouds, options=options(dtype, nodata=nodata))
+    out = restore_array(image, Same(len(image)), clouds=clouds, options=options(dtype, nodata=nodata))
     assert same_bits(out.image, image)
 
 
@@ -60,7 +69,7 @@ def test_outside_the_rim_of_the_mask_every_pixel_leaves_with_the_bits_it_came_wi
     height, width = rng.integers(1, 120, 2)
     image = noise(dtype, (2, height, width), seed)
     clouds = rng.random((height, width)) < share
-    model = Counting(0.5)
+    model = Counting(0.5, len(image))
     out = restore_array(image, model, clouds=clouds, options=options(dtype, dilate=dilate, feather=feather))
     y, x = np.nonzero(clouds)
     rows, cols = np.mgrid[0:height, 0:width]
@@ -78,7 +87,7 @@ def test_inside_the_mask_the_network_decides_and_the_rim_fades() -> None:
     image = np.full((1, 64, 64), 200, np.uint8)
     clouds = np.zeros((64, 64), np.uint8)
     clouds[:, :16] = 2
-    out = restore_array(image, Counting(0.5), clouds=clouds, options=options("uint8", dilate=4, feather=4))
+    out = restore_array(image, Counting(0.5, len(image)), clouds=clouds, options=options("uint8", dilate=4, feather=4))
     line = out.image[0, 30].astype(int)
     assert (line[:20] == 100).all()
     assert (np.diff(line[19:25]) > 0).all()
@@ -124,7 +133,7 @@ def test_one_bad_pixel_stays_bad_and_changes_nothing_beyond_its_tiles(bad: float
 def test_a_nodata_pixel_stays_and_no_restored_pixel_becomes_one() -> None:
     image = noise("uint16", (2, 90, 90)) | 1
     image[:, 40:50, 40:50] = 0
-    out = restore_array(image, Counting(0.0), options=options("uint16", nodata=0))
+    out = restore_array(image, Counting(0.0, len(image)), options=options("uint16", nodata=0))
     assert (out.image[:, 40:50, 40:50] == 0).all()
     assert (out.image[:, out.quality != NODATA] == 1).all()
 
@@ -139,6 +148,8 @@ def test_changing_only_the_batch_changes_nothing() -> None:
 class LeftToRight(nn.Module):
     """A network with a direction, as a scan has one."""
 
+    spec = by_position(2)
+
     def forward(self, x: Tensor) -> Tensor:
         return x + 0.1 * torch.cumsum(x, dim=3) / x.shape[3]
 
@@ -146,7 +157,7 @@ class LeftToRight(nn.Module):
 def test_the_spread_of_the_eight_views_is_what_they_differ_by() -> None:
     image = smooth_picture(2, 40, 48)
     settings = RestoreOptions(sensor=PICTURE, tile=64, overlap=16, confidence=True)
-    same = restore_array(image, Counting(0.5), options=settings)
+    same = restore_array(image, Counting(0.5, bands=2), options=settings)
     assert same.spread is not None
     assert same.spread.max() < 1e-6
     out = restore_array(image, LeftToRight(), options=settings)
@@ -164,11 +175,13 @@ def test_the_spread_of_the_eight_views_is_what_they_differ_by() -> None:
 
 def test_low_precision_changes_only_what_the_network_changes() -> None:
     image = noise("uint16", (3, 50, 50))
-    out = restore_array(image, Same(), options=options("uint16", dtype="bfloat16"))
+    out = restore_array(image, Same(len(image)), options=options("uint16", dtype="bfloat16"))
     assert same_bits(out.image, image)
 
 
 class Broken(nn.Module):
+    spec = by_position(3)
+
     def forward(self, x: Tensor) -> Tensor:
         return x / 0
 
@@ -176,7 +189,8 @@ class Broken(nn.Module):
 @pytest.mark.parametrize(
     ("image", "changes", "error", "text"),
     [
-        (np.zeros((3, 4), np.uint8), {}, ShapeError, "(C, H, W)"),
+        (np.zeros((3, 4), np.uint8), {}, ShapeError, "bands, rows and columns"),
+        (np.zeros((4, 9, 9), np.uint8), {}, ShapeError, "4 bands and the network takes 3 (band 1 band 2 band 3)"),
         (np.zeros((3, 0, 4), np.uint8), {}, ShapeError, "at least one pixel"),
         (np.zeros((3, 9, 9), np.uint16), {}, SceneError, "sensor"),
         (np.zeros((3, 9, 9), np.uint16), {"sensor": "rgb8"}, SceneError, "0..255 in uint8"),
@@ -256,11 +270,114 @@ def test_tile_borders_do_not_show_on_a_smooth_scene_and_where_tiles_start_matter
 
 @pytest.mark.slow
 def test_tile_borders_of_trained_weights_do_not_show_on_a_smooth_scene(shared: Path, tmp_path: Path) -> None:
-    convert_official(shared / "weights" / "rice2-dim24-629steps.safetensors", tmp_path / "rice2.safetensors")
-    model = load_model(tmp_path / "rice2.safetensors")
+    source, target = shared / "weights" / "rice2-dim24-629steps.safetensors", tmp_path / "rice2.safetensors"
+    convert_official(source, target, spec=RICE2)
+    model = load_model(target)
     image = smooth_picture(3, 512, 576) * 0.6 + 0.1
     results = restore_from_origins(image, model, RestoreOptions(sensor=PICTURE), (0, 112))
     shift = np.abs(results[0] - results[1])
     print(f"half a tile's shift changes the result by {shift.mean():.4f} on average, {shift.max():.4f} at most")
     assert shift.mean() < 0.01
     assert shift.max() < 0.1
+
+
+def test_an_image_comes_back_as_what_it_came_as() -> None:
+    array = noise("uint8", (3, 20, 30))
+    expected = restore_array(array, Counting(0.5)).image
+    across = restore_array(np.ascontiguousarray(array.transpose(1, 2, 0)), Counting(0.5), layout="hwc").image
+    assert across.shape == (20, 30, 3)
+    assert np.array_equal(across.transpose(2, 0, 1), expected)
+    tensor = restore_array(torch.from_numpy(array)[None], Counting(0.5)).image
+    assert isinstance(tensor, Tensor)
+    assert tensor.shape == (1, 3, 20, 30)
+    assert np.array_equal(tensor[0].numpy(), expected)
+    assert restore_array(torch.from_numpy(array), Counting(0.5)).image.shape == (3, 20, 30)
+    seen = Image.fromarray(np.dstack([*array, noise("uint8", (20, 30), 1)]))  # with what is opaque
+    picture = restore_array(seen, Counting(0.5), clouds=np.ones((20, 30), bool)).image
+    assert picture.mode == "RGBA"
+    assert np.array_equal(np.asarray(picture)[..., :3].transpose(2, 0, 1), expected)
+    assert np.array_equal(np.asarray(picture)[..., 3], np.asarray(seen)[..., 3])
+
+
+@pytest.mark.parametrize(
+    ("image", "layout", "text"),
+    [
+        (torch.zeros(2, 3, 9, 9, dtype=torch.uint8), "chw", "(1, C, H, W), got shape (2, 3, 9, 9)"),
+        (Image.new("L", (9, 9)), "chw", "RGB or RGBA, got L"),
+        (np.zeros((3, 9, 9), np.uint8), "bchw", "choose 'chw' or 'hwc'"),
+    ],
+)
+def test_what_is_no_image_is_refused(image: Any, layout: Any, text: str) -> None:
+    with pytest.raises(AttcrError) as caught:
+        restore_array(image, Same(), layout=layout)
+    assert text in str(caught.value)
+
+
+def test_published_weights_are_taken_by_name() -> None:
+    image = noise("uint8", (3, 32, 32))
+    expected = restore_array(image, load_model("rgb-thin")).image
+    assert np.array_equal(restore_array(image, "rgb-thin").image, expected)
+
+
+def test_a_predictor_without_torch_restores() -> None:
+    class Plain:
+        spec = by_position(3)
+        identity: ClassVar = {"weights_sha256": "none", "backend": "numpy"}
+
+        def __call__(self, x: np.ndarray) -> np.ndarray:
+            return x / 2
+
+    image = noise("uint8", (3, 32, 40))
+    assert np.array_equal(restore_array(image, Plain()).image, restore_array(image, Counting(0.5)).image)
+
+
+def test_arrays_are_restored_without_rasterio_and_without_torch() -> None:
+    code = """
+import sys
+for name in ("rasterio", "rio_cogeo", "pystac", "torch"):
+    sys.modules[name] = None
+import numpy as np
+from attcr import restore_array
+from attcr.spec import TRUE_COLOUR
+
+class Plain:
+    spec = TRUE_COLOUR
+    identity = {"weights_sha256": "none", "backend": "numpy"}
+
+    def __call__(self, x):
+        return x / 2
+
+image = np.full((3, 20, 30), 100, np.uint8)
+clouds = np.zeros((20, 30), np.uint8)
+clouds[5, 5] = 1
+out = restore_array(image, Plain(), clouds=clouds)
+print(out.image[0, 5, 5], out.image[0, 19, 29], out.quality[5, 5])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["50", "100", "2"], done.stderr
+
+
+def test_options_are_told_by_what_differs_from_the_defaults() -> None:
+    plain = RestoreOptions()
+    assert plain.digest() == RestoreOptions(device="cuda", batch=4).digest()
+    assert plain.digest() != RestoreOptions(dilate=9).digest()
+    assert plain.digest() == hashlib.sha256(b'{"defaults": 1}').hexdigest()
+    assert RestoreOptions(tile=512).digest() == hashlib.sha256(b'{"defaults": 1, "tile": 512}').hexdigest()
+
+
+def test_a_changed_default_is_counted() -> None:
+    """A change of one of these makes results differ under one digest: raise `options.DEFAULTS` with it."""
+    assert DEFAULTS == 1
+    assert RestoreOptions().describe() == {
+        "tile": 256,
+        "overlap": 32,
+        "dtype": "float32",
+        "sensor": None,
+        "bands": None,
+        "mask": "none",
+        "dilate": 8,
+        "feather": 8,
+        "sar": None,
+        "nodata": None,
+        "confidence": False,
+    }

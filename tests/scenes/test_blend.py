@@ -55,3 +55,35 @@ def test_a_blender_started_in_the_middle_gives_the_same_rows_to_the_bit() -> Non
     rows = np.concatenate(strips, axis=1)
     after = tiles.rows[3] - start  # rows before this also belong to the row of tiles above
     assert np.array_equal(rows[:, after:], whole[:, start + after :])
+
+
+def test_a_tile_falls_by_a_raised_cosine_over_the_overlap_and_weighs_1_beyond_it() -> None:
+    low, high = np.sin(np.pi / 8) ** 2, np.sin(3 * np.pi / 8) ** 2  # a quarter and three quarters down the overlap
+    weights = line_weights((0, 4), 6, 10, 2)
+    assert weights.dtype == np.float32
+    assert np.allclose(weights, [[1, 1, 1, 1, high, low], [low, high, 1, 1, 1, 1]], rtol=0, atol=1e-7)
+    assert (round(low, 6), round(high, 6)) == (0.146447, 0.853553)
+    eight = line_weights((0, 24), 32, 56, 8)
+    assert np.allclose(eight[1, :8], np.sin((np.arange(8) + 0.5) * np.pi / 16) ** 2, rtol=0, atol=1e-7)
+    assert (eight[0, :24] == 1).all()
+    assert (eight[1, 8:] == 1).all()
+
+
+def test_tiles_that_share_more_than_the_overlap_weigh_in_proportion() -> None:
+    low = np.sin(np.pi / 8) ** 2
+    weights = line_weights((0, 3), 6, 9, 2)  # the second is moved back: three pixels are shared
+    shared = [1 / (1 + low), 0.5, low / (1 + low)]
+    assert np.allclose(weights, [[1, 1, 1, *shared], [*shared[::-1], 1, 1, 1]], rtol=0, atol=1e-7)
+
+
+def test_without_overlap_every_pixel_is_one_tiles() -> None:
+    assert line_weights((0, 4), 4, 8, 0).tolist() == [[1, 1, 1, 1], [1, 1, 1, 1]]
+
+
+def test_the_step_between_two_tiles_becomes_a_ramp() -> None:
+    tiles = Grid(6, 10, 6, 6, 2, (0,), (0, 4))
+    blender = StripBlender(tiles, 1)
+    for tile, value in zip(tiles, (0.0, 10.0), strict=True):
+        blender.add(tile, np.full((1, 6, 6), value, np.float32))
+    wanted = [0, 0, 0, 0, 1.4644661, 8.5355339, 10, 10, 10, 10]
+    assert np.allclose(blender.finish(6), np.broadcast_to(wanted, (1, 6, 10)), rtol=0, atol=1e-5)

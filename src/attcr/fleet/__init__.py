@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 
-import attcr.scenes  # noqa: F401  # says which extra is missing
+import attcr.scenes.open  # noqa: F401  # says which extra is missing
 from attcr.errors import MissingExtraError
 
 for _library in ("obstore", "pyarrow"):

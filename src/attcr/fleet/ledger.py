@@ -1,4 +1,4 @@
-"""What was done: a log in Parquet parts, one row an outcome. The truth is the item of each scene; this is the log."""
+"""What was done: small Parquet files, one row an outcome. The truth is the item of each scene; this is the log."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ SCHEMA = pa.schema(
 )
 Status = Literal["done", "found", "quarantined", "lost", "requeued", "block"]
 """done: restored now. found: its item was there. lost: a process died at it. requeued: asked for again.
-block: a part of a scene is restored, which no ledger tells."""
+block: some rows of a scene are restored, which no ledger tells."""
 DONE = ("done", "found")
-_SHORTEST, _LONGEST = 2.0, 600.0  # seconds between two parts: 5 % of the time so far, within these
+_SHORTEST, _LONGEST = 2.0, 600.0  # seconds between two files: 5 % of the time so far, within these
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Ledger:
     def __init__(self, store: Store, scratch: Scratch, recipe: str) -> None:
         self._store, self._scratch, self._recipe = store, scratch, recipe
         self._name = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:12]}"
-        self._parts = 0
+        self._files = 0
         self._rows: list[dict[str, Any]] = []
         self._began = self._flushed = time.monotonic()
 
@@ -81,14 +81,14 @@ class Ledger:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was taken since the last part."""
+        """Write what was taken since the last file."""
         self._flushed = time.monotonic()
         if not self._rows:
             return
-        made = self._scratch.folder / f"part-{self._parts}.parquet"
+        made = self._scratch.folder / f"ledger-{self._files}.parquet"
         pq.write_table(pa.Table.from_pylist(self._rows, SCHEMA), made)
-        self._store.put(made, f"{FOLDER}/{self._name}-{self._parts:06d}.parquet")
-        self._parts += 1
+        self._store.put(made, f"{FOLDER}/{self._name}-{self._files:06d}.parquet")
+        self._files += 1
         self._rows.clear()
 
 
@@ -117,8 +117,8 @@ def contains(keys: NDArray[Any], wanted: NDArray[Any]) -> NDArray[np.bool_]:
     return found
 
 
-def read_parts(store: Store, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Give the parts of a ledger in the order of their names, which is that of their runs."""
+def read_tables(store: Store, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Give the files of a ledger in the order of their names, which is that of their runs."""
     names = sorted(name for name in store.names(FOLDER) if name.endswith(".parquet"))
 
     def read(name: str) -> pa.Table:
@@ -136,7 +136,7 @@ def read_standing(store: Store) -> Standing:
     ids: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
     times: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
     others: list[pa.Table] = []
-    for table in read_parts(store, ["id", "work", "status", "time"]):
+    for table in read_tables(store, ["id", "work", "status", "time"]):
         finished = pc.is_in(table["status"], pa.array(DONE))
         rows, rest = table.filter(finished), table.filter(pc.invert(finished))
         done.append(_short_keys(rows["work"]))
@@ -163,7 +163,7 @@ def read_standing(store: Store) -> Standing:
 
 
 def _in_time(tables: Sequence[pa.Table]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Give rows of several parts in the order of their time, each with its short key."""
+    """Give rows of several files in the order of their time, each with its short key."""
     if tables:
         for batch in pa.concat_tables(tables).sort_by("time").to_batches(4096):
             for row in batch.to_pylist():
@@ -197,7 +197,7 @@ def summarise(store: Store, recipe: str) -> Summary:
     times: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
     megapixels = seconds = 0.0
     others: list[pa.Table] = []
-    for table in read_parts(store, columns):
+    for table in read_tables(store, columns):
         ours = table.filter(pc.equal(table["recipe"], recipe))
         for status in DONE:
             rows = ours.filter(pc.equal(ours["status"], status))
@@ -240,7 +240,7 @@ def quarantined_rows(store: Store) -> list[dict[str, Any]]:
     """Give the last row of each work that is quarantined."""
     standing = read_standing(store)
     found: dict[str, dict[str, Any]] = {}
-    for table in read_parts(store, SCHEMA.names):
+    for table in read_tables(store, SCHEMA.names):
         rows = table.filter(pc.equal(table["status"], "quarantined"))
         still = contains(standing.quarantined, _short_keys(rows["work"]))
         for row in rows.filter(pa.array(still)).to_pylist():

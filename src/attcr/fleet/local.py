@@ -7,9 +7,10 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 
+from attcr.fleet.fetch import Fetched, fetch_ahead
 from attcr.fleet.ledger import Outcome, worker_name
 from attcr.fleet.manifest import Work
-from attcr.fleet.unit import Fetched, Job, SceneWorker, fetch_ahead
+from attcr.fleet.worker import Job, SceneWorker
 
 
 def run(

@@ -62,16 +62,15 @@ class Work:
     """Why this row cannot be run, if it cannot."""
     key: str = ""
     """A sha256 of input, weights and options: equal keys are equal work."""
-    part: int = 0
+    block: int = 0
     """Which block of a scene that is split; the one after the last stands for joining them."""
-    parts: int = 0
+    blocks: int = 0
     """Blocks of the scene; 0 where it is not split."""
 
     def keyed(self, recipe: str) -> Work:
         """Give the same work with its key under a recipe, which stands for weights and options."""
         version = self.version or "\0".join(_stat(href) for href in self.hrefs)
-        options = hide_secrets(self.options) if "://" in self.options else self.options
-        told = [recipe, self.id, version, options, *(redact(href) for href in self.hrefs)]
+        told = [recipe, self.id, version, _public(self.options), *(redact(href) for href in self.hrefs)]
         return replace(self, key=hashlib.sha256("\0".join(told).encode(errors="replace")).hexdigest())
 
 
@@ -175,11 +174,16 @@ def _write_rows(works: Iterator[Work], path: Path) -> None:
 
         for work in works:
             hrefs = [redact(href) for href in work.hrefs]
-            row = {"id": work.id, "hrefs": hrefs, "version": work.version, "options": work.options}
+            row = {"id": work.id, "hrefs": hrefs, "version": work.version, "options": _public(work.options)}
             batch.append({**row, "item": _unsigned(work.item), "megapixels": work.megapixels})
             if len(batch) == ROWS_AT_ONCE:
                 flush()
         flush()
+
+
+def _public(options: str) -> str:
+    """Give a row's options without secrets in the addresses that they may name: a mask, a radar raster."""
+    return hide_secrets(options) if "://" in options or "/vsi" in options else options
 
 
 def _unsigned(text: str) -> str:
@@ -207,6 +211,29 @@ def work_of_item(item: Mapping[str, Any], folder: str = "") -> Work:
     version = str(properties.get("updated") or "")
     # Dates come out of GeoParquet as objects.
     return _checked(str(item.get("id") or ""), hrefs, version, "", json.dumps(whole, default=str), megapixels)
+
+
+def prune_item(work: Work, *, bands: Sequence[str] | None, mask: str) -> Work:
+    """Give the work with only those assets of its item that hold the named bands and the mask, if all are found.
+
+    A detector looks at bands that the network may not take: for one, all assets stay.
+    """
+    if not work.item or not bands or mask in ("csmask", "s2cloudless"):
+        return work
+    item = json.loads(work.item)
+    wanted = {name.lower() for name in bands}
+    kept, seen = {}, set()
+    for key, asset in item["assets"].items():
+        described = asset.get("bands") or asset.get("eo:bands") or [{}]
+        names = {str(described[0].get(field, "")).lower() for field in ("name", "common_name", "eo:common_name")}
+        if len(described) == 1 and wanted & (names | {key.lower()}):
+            kept[key] = asset
+            seen |= names | {key.lower()}
+    if len(kept) != len(wanted) or (mask == "auto" and not {"red", "green", "blue"} <= seen):
+        return work
+    kept |= {key: asset for key, asset in item["assets"].items() if key.lower() in (mask, "qa_pixel", "qa")}
+    item["assets"] = kept
+    return replace(work, item=json.dumps(item), hrefs=tuple(sorted(asset["href"] for asset in kept.values())))
 
 
 def work_of_href(hrefs: Sequence[str], name: str, version: str = "") -> Work:

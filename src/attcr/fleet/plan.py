@@ -15,14 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from attcr.addresses import hide_secrets, is_local, redact
-from attcr.errors import ManifestError, MissingExtraError
+from attcr.errors import AttcrError, ManifestError, MissingExtraError
 from attcr.fleet.manifest import Work, default_id, guarded, list_bucket, work_of_href, work_of_item, write_manifest
 from attcr.fleet.store import split_url
-from attcr.fleet.unit import measure
-from attcr.restore import RestoreOptions
-from attcr.restore.array import Network
-from attcr.scenes.io import BAND_IN_NAME, SUFFIXES
-from attcr.weights import load_model
+from attcr.predict import open_predictor
+from attcr.restore.options import RestoreOptions
+from attcr.scenes.dataset import gdal
+from attcr.scenes.open import BAND_IN_NAME, SUFFIXES, open_scene
 
 SAMPLE = 8
 """Scenes that are opened to tell how large the others are, where the source does not say."""
@@ -110,13 +109,30 @@ def write_plan(works: Iterator[Work], path: Path) -> Plan:
     return Plan(counts["scenes"], megapixels + mean * counts["unsized"], counts["unsized"], counts["refused"])
 
 
+def megapixels_of(work: Work) -> float | None:
+    """Give a scene's size where its row or, on this machine, its file tells it."""
+    if work.megapixels is not None or work.item or not all(is_local(href) for href in work.hrefs):
+        return work.megapixels
+    return measure(work)
+
+
+def measure(work: Work) -> float | None:
+    """Open a scene and give its megapixels; None where it does not open."""
+    try:
+        with gdal(), open_scene(list(work.hrefs)) as scene:
+            return scene.height * scene.width / 1e6
+    except AttcrError:
+        return None
+
+
 def measure_rate(weights: str | Path, options: RestoreOptions) -> float:
     """Give the megapixels a second that these weights restore here, from one tile, reading and writing aside."""
-    network = Network(load_model(weights), options)
-    tile = np.zeros((1, network.inputs, options.tile, options.tile), np.float32)
-    network.changes(tile)  # the first one also warms up
+    predictor = open_predictor(weights, device=options.device, dtype=options.dtype)
+    tile = np.zeros((1, len(predictor.spec.slots), options.tile, options.tile), np.float32)
+    predictor(tile)  # the first one also warms up
     began = time.perf_counter()
-    network.changes(tile)
+    for _ in range(8 if options.confidence else 1):
+        predictor(tile)
     return (options.tile - options.overlap) ** 2 / 1e6 / (time.perf_counter() - began)
 
 

@@ -22,10 +22,11 @@ from typing import Any
 
 from attcr.addresses import hide_secrets, is_local
 from attcr.errors import AttcrError, AttcrWarning, FleetError, MissingExtraError
+from attcr.fleet.fetch import Fetched, fetch_ahead
 from attcr.fleet.ledger import Outcome
 from attcr.fleet.manifest import Work
-from attcr.fleet.unit import Fetched, Job, SceneWorker, fetch_ahead
-from attcr.restore import RestoreOptions
+from attcr.fleet.worker import Job, SceneWorker
+from attcr.restore.options import RestoreOptions
 
 if find_spec("ray") is None:
     raise MissingExtraError("ray", "ray")
@@ -218,7 +219,7 @@ class _Pool:
     def _take_back(self, call: _Call, error: RayError) -> Iterator[Outcome]:
         """Queue the work of a worker that died again, or quarantine what was alone with too many."""
         for work in call.works:
-            lost = self._lost[work.key, work.part] = self._lost.get((work.key, work.part), 0) + 1
+            lost = self._lost[work.key, work.block] = self._lost.get((work.key, work.block), 0) + 1
             if lost >= self._job.attempts and call.alone:
                 message = hide_secrets(f"{lost} workers died at it. The last: {str(error).splitlines()[0]}")[:1000]
                 yield Outcome(work.id, work.key, "quarantined", attempts=lost, error="WorkerDied", message=message)

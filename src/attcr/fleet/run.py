@@ -34,9 +34,10 @@ from attcr.fleet.ledger import (
     summarise,
 )
 from attcr.fleet.manifest import ROWS_AT_ONCE, Survey, Work, in_shard, read_manifest, survey
+from attcr.fleet.plan import megapixels_of
 from attcr.fleet.store import Scratch, Store, open_bucket, split_url, sweep
-from attcr.fleet.unit import Job, SceneWorker, block_key, megapixels_of
-from attcr.restore import RestoreOptions
+from attcr.fleet.worker import Job, SceneWorker, block_key
+from attcr.restore.options import RestoreOptions
 from attcr.weights import find_weights
 
 RUN = "run.json"
@@ -212,9 +213,9 @@ class _Todo:
         trusted = json.loads(store.read(RUN) or b"{}").get("recipe") in (None, recipe)
         self._standing = standing if trusted else replace(standing, done=standing.done[:0])
         self._items = self._list_items() if self._standing.done.size else np.empty(0, np.int64)
-        self._blocks: dict[str, list[str]] = {}
+        self._block_files: dict[str, list[str]] = {}
         for name in store.names("blocks"):
-            self._blocks.setdefault(name.partition("-")[0], []).append(name)
+            self._block_files.setdefault(name.partition("-")[0], []).append(name)
         self._split: dict[str, tuple[Work, int]] = {}
         self._told: set[str] = set()  # split scenes whose end was told: what their other blocks do is no news
         self._joins: deque[Work] = deque()
@@ -234,12 +235,12 @@ class _Todo:
             if outcome.status == "block":
                 self._split[outcome.work] = (work, left - 1)
                 if left == 1:
-                    self._joins.append(replace(work, part=work.parts))
+                    self._joins.append(replace(work, block=work.blocks))
                 return None
             del self._split[outcome.work]  # joined, found, or one block of it cannot be restored
             self._told.add(outcome.work)
             if outcome.status != "quarantined":
-                self._drop_blocks(outcome.work, [block_key(work, part) for part in range(work.parts)])
+                self._drop_blocks(outcome.work, [block_key(work, block) for block in range(work.blocks)])
         elif outcome.status == "block" or outcome.work in self._told:
             return None
         return outcome
@@ -256,7 +257,7 @@ class _Todo:
             kept_out = contains(standing.quarantined, keys) & ~done
             self._tally.skipped += int(done.sum())
             self._tally.quarantined += int(kept_out.sum())
-            if self._blocks:
+            if self._block_files:
                 for i in np.flatnonzero(done):
                     self._drop_blocks(batch[i].key, [])
             for i in np.flatnonzero(~done & ~kept_out):
@@ -271,14 +272,14 @@ class _Todo:
         if not limit or not size or size <= limit:
             yield work
             return
-        work = replace(work, parts=math.ceil(size / limit))
-        self._split[work.key] = (work, work.parts)
-        for part in range(work.parts):
+        work = replace(work, blocks=math.ceil(size / limit))
+        self._split[work.key] = (work, work.blocks)
+        for block in range(work.blocks):
             if work.key in self._split:  # else it was found done, or a block of it failed
-                yield replace(work, part=part)
+                yield replace(work, block=block)
 
     def _drop_blocks(self, key: str, known: list[str]) -> None:
-        for block in {*known, *(f"blocks/{name}" for name in self._blocks.pop(key, ()))}:
+        for block in {*known, *(f"blocks/{name}" for name in self._block_files.pop(key, ()))}:
             self._store.delete(block)
 
     def _list_items(self) -> NDArray[np.int64]:
@@ -309,7 +310,7 @@ class _Todo:
 
 
 @dataclass(frozen=True)
-class Report:
+class FleetStatus:
     """How far the work on an output is."""
 
     rows: int
@@ -320,14 +321,14 @@ class Report:
     """At the rate of late; None where there is none."""
 
 
-def report(out: str) -> Report:
+def read_status(out: str) -> FleetStatus:
     """Say how far the last run into an output is, from its ledger."""
     store = Store(out)
     about = _about(store)
     summary = summarise(store, about["recipe"])
     left = max(about["rows"] - summary.done - sum(summary.quarantined.values()), 0)
     rate = summary.scenes_per_second
-    return Report(about["rows"], summary, left, left / rate if rate and left else (0.0 if not left else None))
+    return FleetStatus(about["rows"], summary, left, left / rate if rate and left else (0.0 if not left else None))
 
 
 def requeue(out: str, classes: Sequence[str]) -> int:

@@ -27,8 +27,11 @@ class TorchPredictor:
         spec: InputSpec | None = None,
         device: str = "cpu",
         dtype: str = "float32",
+        threads: int = 0,
         weights_sha256: str | None = None,
     ) -> None:
+        if threads:
+            torch.set_num_threads(threads)
         spec = spec or getattr(module, "spec", None)
         if not isinstance(spec, InputSpec):
             raise ConfigError(
@@ -51,10 +54,12 @@ class TorchPredictor:
         }
 
     @classmethod
-    def from_weights(cls, source: str | Path, *, device: str = "cpu", dtype: str = "float32") -> TorchPredictor:
+    def from_weights(
+        cls, source: str | Path, *, device: str = "cpu", dtype: str = "float32", threads: int = 0
+    ) -> TorchPredictor:
         """Load weights by anything that `find_weights` takes."""
         path = find_weights(source)
-        return cls(load_model(path), device=device, dtype=dtype, weights_sha256=sha256(path))
+        return cls(load_model(path), device=device, dtype=dtype, threads=threads, weights_sha256=sha256(path))
 
     @torch.inference_mode()
     def __call__(self, x: Float32) -> Float32:
@@ -96,5 +101,6 @@ def _state_sha256(module: nn.Module) -> str:
     whole = hashlib.sha256()
     for name, tensor in sorted(module.state_dict().items()):
         whole.update(name.encode())
-        whole.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
+        numbers = tensor.detach().cpu().reshape(-1).contiguous()  # also where it is a single number
+        whole.update(numbers.view(torch.uint8).numpy().tobytes() if numbers.numel() else b"")
     return whole.hexdigest()

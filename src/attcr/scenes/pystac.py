@@ -10,13 +10,16 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import pystac
-from rasterio.errors import RasterioError
-from rasterio.warp import transform_geom
-
 from attcr.addresses import is_local, redact
-from attcr.errors import SceneError
-from attcr.scenes.io import Profile, Scene
+from attcr.errors import MissingExtraError, SceneError
+from attcr.scenes.scene import Profile, Scene
+
+try:
+    import pystac
+    from rasterio.errors import RasterioError
+    from rasterio.warp import transform_geom
+except ImportError as error:
+    raise MissingExtraError("pystac", "scenes") from error
 
 _RASTERS = ("image/tiff", "image/jp2", "image/vnd.stac.geotiff")
 _COMPANIONS = {"scl": "scl", "qa_pixel": "qa_pixel", "qa": "qa_pixel"}
@@ -41,7 +44,15 @@ def open_item(href: str) -> ItemBands:
         raise SceneError(f"{name} does not exist: check the path.")
     try:
         item = pystac.Item.from_file(href)
-    except (pystac.STACError, pystac.STACTypeError, OSError, ValueError, KeyError, TypeError) as error:
+    except (
+        pystac.STACError,
+        pystac.STACTypeError,
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ) as error:
         first = (str(error) or repr(error)).splitlines()[0]
         raise SceneError(f"{name} is not a STAC item: {first}. Expected an item with band assets.") from error
     bands: dict[str, str] = {}
@@ -54,7 +65,7 @@ def open_item(href: str) -> ItemBands:
             companions[_COMPANIONS[key.lower()]] = address
             continue
         described = asset.extra_fields.get("bands") or asset.extra_fields.get("eo:bands") or []
-        if len(described) == 1:
+        if isinstance(described, list) and len(described) == 1 and isinstance(described[0], dict):
             bands[address] = str(described[0].get("name") or described[0].get("common_name") or key)
     if not bands:
         raise SceneError(f"{name} has no raster asset of one band: expected one entry in its `bands`.")

@@ -58,6 +58,41 @@ class Grid:
         """Give the tiles that begin at this row of the scene, left to right."""
         return [Tile(row, col, self.tile_height, self.tile_width) for col in self.cols]
 
+    def part(self, window: Tile, *, reach: int = 0) -> Part:
+        """Give the tiles that touch a window, and which pixels are needed to run them and to see `reach` around it.
+
+        Within the window the part blends to the bits of the whole: no tile that covers a pixel there is missing.
+        """
+        if min(window.row, window.col) < 0 or min(window.height, window.width) < 1:
+            raise ConfigError(f"A window has at least one pixel and begins inside the scene, got {window}.")
+        if window.rows.stop > self.height or window.cols.stop > self.width:
+            raise ConfigError(f"{window} reaches beyond the scene of {self.height} x {self.width} pixels.")
+        down, top, bottom = _touching(self.rows, self.tile_height, window.rows, reach, self.height)
+        across, left, right = _touching(self.cols, self.tile_width, window.cols, reach, self.width)
+        tiles = Grid(
+            height=down[-1] + self.tile_height,  # a walk ends with its last tile, above what only `reach` adds
+            width=right - left,
+            tile_height=self.tile_height,
+            tile_width=self.tile_width,
+            overlap=self.overlap,
+            rows=down,
+            cols=across,
+        )
+        inner = Tile(window.row - top, window.col - left, window.height, window.width)
+        return Part(tiles, Tile(top, left, bottom - top, right - left), inner)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The tiles of a grid that touch a window, and the pixels that they need."""
+
+    grid: Grid
+    """The tiles, counted from the first pixel needed."""
+    needs: Tile
+    """The pixels needed, in the scene."""
+    window: Tile
+    """The window that was asked for, counted from the first pixel needed."""
+
 
 def grid(height: int, width: int, *, tile: int = 256, overlap: int = 32, origin: int = 0) -> Grid:
     """Lay tiles over a scene of any size, smaller than a tile included.
@@ -81,3 +116,16 @@ def _starts(length: int, tile: int, stride: int, origin: int) -> tuple[int, ...]
     last = max(length - tile, 0)
     inner = range(stride - origin, last, stride)
     return (0, *inner, last) if last else (0,)
+
+
+def _touching(
+    starts: tuple[int, ...], size: int, window: slice, reach: int, length: int
+) -> tuple[tuple[int, ...], int, int]:
+    """Give the tiles along one axis that touch a window, and the first and the last pixel (exclusive) needed.
+
+    The tiles are counted from the first pixel needed.
+    """
+    touching = [start for start in starts if start < window.stop and start + size > window.start]
+    first = max(min(touching[0], window.start - reach), 0)
+    last = min(max(touching[-1] + size, window.stop + reach), length)
+    return tuple(start - first for start in touching), first, last

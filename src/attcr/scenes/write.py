@@ -10,16 +10,20 @@ from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
-import rasterio
-import rasterio.shutil
 from numpy.typing import NDArray
-from rasterio.enums import ColorInterp, Resampling
-from rasterio.errors import RasterioError
-from rasterio.windows import Window
-from rio_cogeo.cogeo import cog_validate
 
-from attcr.errors import SceneError
-from attcr.scenes.io import Band, Profile
+from attcr.errors import MissingExtraError, SceneError
+from attcr.scenes.scene import Band, Profile
+
+try:
+    import rasterio
+    import rasterio.shutil
+    from rasterio.enums import ColorInterp, Resampling
+    from rasterio.errors import RasterioError
+    from rasterio.windows import Window
+    from rio_cogeo.cogeo import cog_validate
+except ImportError as error:
+    raise MissingExtraError("rio-cogeo", "scenes") from error
 
 Array = NDArray[Any]
 

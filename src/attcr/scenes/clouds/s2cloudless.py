@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.errors import MissingExtraError
-from attcr.scenes.masks import CLEAR, THICK, THIN, Classes
+from attcr.scenes.clouds.masks import CLEAR, THICK, THIN, Classes
 
 BANDS = ("B01", "B02", "B04", "B05", "B08", "B8A", "B09", "B10", "B11", "B12")
 """The bands it needs, in its order."""
@@ -14,7 +14,7 @@ LIKELY, CERTAIN = 0.4, 0.8
 """Probabilities from which a pixel is thin and thick cloud; 0.4 is the package's own threshold."""
 
 
-def find_clouds(reflectance: NDArray[np.float32]) -> Classes:
+def classify(reflectance: NDArray[np.float32]) -> Classes:
     """Classify top-of-atmosphere reflectance (10, H, W) in the order of `BANDS`."""
     try:
         from s2cloudless.cloud_detector import S2PixelCloudDetector

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.errors import MissingExtraError
-from attcr.scenes.masks import CLEAR, THICK, THIN, Classes
+from attcr.scenes.clouds.masks import CLEAR, THICK, THIN, Classes
 
 BANDS = ("blue", "green", "red", "nir", "swir16", "swir22")
 """The bands it does best with; the first four are enough."""
 SMALLEST = 256
 
 
-def find_clouds(reflectance: NDArray[np.float32], bands: tuple[str, ...], level: Literal["l1c", "l2a"]) -> Classes:
+def classify(reflectance: NDArray[np.float32], bands: tuple[str, ...], level: Literal["l1c", "l2a"]) -> Classes:
     """Classify reflectance (C, H, W) with bands named as in `BANDS`."""
     try:
         from ukis_csmask.mask import CSmask

@@ -1,0 +1,165 @@
+"""Find a scene's clouds: the product's own mask, the user's, or a detector on its reflectance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attcr.addresses import is_local
+from attcr.errors import SceneError
+from attcr.products import find_bands, recognise
+from attcr.scenes import write
+from attcr.scenes.clouds import s2cloudless, ukis_csmask
+from attcr.scenes.clouds.brightness import classes_of_brightness
+from attcr.scenes.clouds.masks import CLEAR, Classes, classes_of_qa_pixel, classes_of_raster, classes_of_scl
+from attcr.scenes.clouds.rim import CloudMap, Rim
+from attcr.scenes.open import open_scene
+from attcr.scenes.scene import AlignedRaster, Band, Scene
+from attcr.sensors import PICTURE_RANGE, RGB, RGB_RANGE, SENSORS, Sensor
+
+Array = NDArray[Any]
+
+BLOCK = 1024
+"""Pixels along a block that a detector sees at once."""
+MARGIN = 64
+"""Pixels beyond the block that it may look at, so that its answer does not depend on where blocks end."""
+
+
+def find_clouds(
+    scene: Scene,
+    mask: str,
+    folder: Path,
+    *,
+    sensor: Sensor,
+    rim: Rim,
+    rgb: Sequence[int] | None = None,
+    on_rows: Callable[[int], None] | None = None,
+) -> CloudMap | None:
+    """Give the scene's cloud map, kept as clouds.tif in the working folder; None stands for no mask.
+
+    `mask` is none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], or a raster. The scene comes with all
+    its bands, for a detector may look at others than the network; `rgb` says where red, green and blue are among them,
+    if their names do not. A clouds.tif that is there already is taken as
+    it is; `on_rows` hears how many rows are done of a new one.
+    """
+    if mask == "none":
+        return None
+    path = folder / "clouds.tif"
+    if not path.exists():
+        unfinished = folder / "clouds.unfinished.tif"
+        plain = replace(scene.profile, dtype="uint8", tags={}, gcps=([], None), rpcs=None, has_mask=False)
+        write.create(unfinished, plain, [Band("clouds", "", 1)])
+        for top, classes in _detect(scene, mask, sensor, rgb):
+            write.write_rows(unfinished, top, classes[None])
+            if on_rows:
+                on_rows(top + classes.shape[0])
+        unfinished.replace(path)
+
+    def read(top: int, bottom: int) -> Classes:
+        with open_scene(path) as made:
+            return made.read(top, bottom)[0]  # type: ignore[no-any-return]
+
+    return CloudMap(read, scene.height, rim)
+
+
+def _detect(scene: Scene, mask: str, sensor: Sensor, rgb: Sequence[int] | None) -> Iterator[tuple[int, Classes]]:
+    """Give cloud classes in blocks of rows, from the product's mask, the user's, or a detector."""
+    readers = {"scl": classes_of_scl, "qa_pixel": classes_of_qa_pixel}
+    height = scene.height
+    name, _, given = mask.partition("=")
+    if mask in ("auto", "csmask", "s2cloudless"):
+        detect, seen = _brightness(scene, sensor, rgb) if mask == "auto" else _detector(scene, mask, sensor)
+        yield from _run_detector(detect, seen, sensor)
+        return
+    if name in readers:
+        href = given or scene.companions.get(name)
+        if not href:
+            raise SceneError(
+                f"{scene.source} brings no {name.upper()} file: give it with --mask {name}=FILE, or "
+                "choose another mask."
+            )
+        read: Callable[[Array], Classes] = readers[name]
+    else:
+        href, read = mask, classes_of_raster
+        if is_local(href) and not Path(href).exists():
+            raise SceneError(
+                f"There is no mask {href!r}: --mask is none, auto, csmask, s2cloudless, scl, qa_pixel, or a raster."
+            )
+    raster = AlignedRaster(href, scene.profile)
+    try:
+        for top in range(0, height, 512):
+            yield top, read(raster.read(top, min(top + 512, height))[0])
+    finally:
+        raster.close()
+
+
+def _run_detector(detect: Callable[[Array], Classes], scene: Scene, sensor: Sensor) -> Iterator[tuple[int, Classes]]:
+    height, width = scene.height, scene.width
+    for top in range(0, height, BLOCK):
+        first, last = max(top - MARGIN, 0), min(top + BLOCK + MARGIN, height)
+        values = scene.read(first, last)
+        valid = scene.valid(values, first, blank=sensor.nodata).any(axis=0)
+        classes = np.zeros(valid.shape, np.uint8)
+        for left in range(0, width, BLOCK):
+            near = slice(max(left - MARGIN, 0), min(left + BLOCK + MARGIN, width))
+            found = detect(values[:, :, near])
+            right = min(left + BLOCK, width)
+            classes[:, left:right] = found[:, left - near.start : right - near.start]
+        classes[~valid] = CLEAR
+        yield top, classes[top - first : min(top + BLOCK, height) - first]
+
+
+def _brightness(scene: Scene, sensor: Sensor, rgb: Sequence[int] | None) -> tuple[Callable[[Array], Classes], Scene]:
+    """Give the detector of bright pixels without colour, and the scene with red, green and blue."""
+    at = rgb or find_bands(sensor, [band.name for band in scene.bands], RGB)
+    if at is None:
+        raise SceneError(
+            f"--mask auto looks at red, green and blue, which {scene.source} has not: choose another mask."
+        )
+    picture = sensor.into(PICTURE_RANGE if sensor.picture else RGB_RANGE).unnamed()
+    return lambda values: classes_of_brightness(picture.to_model(values)), scene.select(at)
+
+
+def _detector(scene: Scene, name: str, sensor: Sensor) -> tuple[Callable[[Array], Classes], Scene]:
+    """Give a detector and the scene with the bands it looks at."""
+    names = [band.name for band in scene.bands]
+    if name == "s2cloudless":
+        at = find_bands(sensor, names, s2cloudless.BANDS)
+        if at is None or not sensor.name.startswith("s2-l1c"):
+            raise SceneError(
+                f"--mask s2cloudless takes Sentinel-2 L1C with bands {' '.join(s2cloudless.BANDS)}, and "
+                f"{scene.source} is {sensor.name}: use --mask csmask or scl."
+            )
+        return lambda values: s2cloudless.classify(sensor.to_reflectance(values)), scene.select(at)
+    for count, nir in ((6, "nir"), (6, "nir08"), (4, "nir"), (4, "nir08")):
+        called = ukis_csmask.BANDS[:count]
+        at = find_bands(sensor, names, [nir if band == "nir" else band for band in called])
+        if at is not None:
+            break
+    if at is None or sensor.name in ("rgb8", "picture"):
+        raise SceneError(
+            "--mask csmask takes reflectance with at least blue, green, red and near infrared, and "
+            f"{scene.source} has not all four: use --mask auto or a raster."
+        )
+    level: Literal["l1c", "l2a"] = "l1c" if "l1" in sensor.name else "l2a"
+    seen = scene.select(at)
+    return lambda values: ukis_csmask.classify(sensor.to_reflectance(values), called, level), seen
+
+
+def sensor_of(scene: Scene, named: str | Sensor | None) -> Sensor:
+    """Give the scene's product: the one named, else the one its metadata tells, else refuse."""
+    scales, offsets = [band.scale for band in scene.bands], [band.offset for band in scene.bands]
+    given = SENSORS[named] if isinstance(named, str) else named
+    sensor = given or recognise(scene.hints, scene.dtype, scales, offsets)
+    if sensor is None:
+        raise SceneError(
+            f"{scene.source} holds {scene.dtype} values and nothing says of which product: name it with "
+            f"--sensor, one of {', '.join(SENSORS)} (n0400 for Sentinel-2 of processing baseline 04.00 "
+            "and later)."
+        )
+    return sensor

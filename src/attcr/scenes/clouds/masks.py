@@ -1,0 +1,36 @@
+"""Masks that products and people bring, read as the classes of a cloud map."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Classes = NDArray[np.uint8]
+
+CLEAR, THIN, THICK = 0, 1, 2
+"""The classes of a cloud map; shadow counts as thin, for something of the ground shows through it."""
+
+
+def classes_of_scl(scl: Array) -> Classes:
+    """Read Sentinel-2's scene classification: 8 and 9 are thick cloud, 10 is cirrus, 3 is shadow."""
+    table = np.zeros(256, np.uint8)
+    table[[3, 10]] = THIN
+    table[[8, 9]] = THICK
+    return table[np.clip(scl, 0, 255).astype(np.uint8)]
+
+
+def classes_of_qa_pixel(qa: Array) -> Classes:
+    """Read Landsat Collection 2's QA_PIXEL: bit 3 is cloud; rim (1), cirrus (2) and shadow (4) are thin."""
+    bits = qa.astype(np.uint16)
+    thin = (bits & 0b10110) > 0
+    thick = (bits & 0b01000) > 0
+    filled = (bits & 1) > 0
+    return np.where(filled, CLEAR, np.where(thick, THICK, np.where(thin, THIN, CLEAR))).astype(np.uint8)
+
+
+def classes_of_raster(values: Array) -> Classes:
+    """Read a mask that anyone made: whatever is not 0 is thick cloud."""
+    return np.where(np.nan_to_num(values) != 0, THICK, CLEAR).astype(np.uint8)

@@ -1,0 +1,128 @@
+"""One raster as GDAL opens it: set up, refused with a reason, or open for reading."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from attcr.addresses import is_local, redact, redact_all
+from attcr.errors import MissingExtraError, SceneError
+
+try:
+    import rasterio
+    from rasterio.errors import NotGeoreferencedWarning, RasterioError
+    from rasterio.io import DatasetReader
+except ImportError as error:
+    raise MissingExtraError("rasterio", "scenes") from error
+
+# Formats with pixels of their own, and VRT. Services stay out: a text file must not open a URL.
+DRIVERS = ("GTiff", "JP2OpenJPEG", "PNG", "JPEG", "WEBP", "HFA", "ENVI", "BMP", "VRT")
+BIGGEST_SCENE = 1 << 34  # pixels: 140 Sentinel-2 tiles at 10 m
+BIGGEST_BLOCK = 1 << 30  # bytes GDAL must hold at once to give us one row
+BOMB_RATIO = 500  # deflate reaches 1032 on zeros; a scene comes nowhere near
+BOMB_BYTES = 1 << 30
+
+
+@contextmanager
+def gdal() -> Iterator[None]:
+    """Set GDAL up for scenes: bounded cache, damaged JPEGs are errors, masks inside the file."""
+    settings = {
+        "GDAL_CACHEMAX": 256,
+        "GDAL_ERROR_ON_LIBJPEG_WARNING": True,
+        "GDAL_PNG_WHOLE_IMAGE_OPTIM": "NO",  # it gives whatever is in memory for the lost half of a truncated file
+        "GDAL_TIFF_INTERNAL_MASK": True,
+        "GDAL_HTTP_MAX_RETRY": 4,
+        "GDAL_HTTP_RETRY_DELAY": 1,
+        "GDAL_HTTP_TIMEOUT": 120,
+    }
+    with rasterio.Env(**settings), warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
+        yield
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Turn what GDAL says about a file it cannot read into one sentence."""
+    try:
+        yield
+    except (RasterioError, OSError, ValueError, MemoryError) as error:
+        if isinstance(error, SceneError):
+            raise
+        # GDAL's own message is the cause; rasterio's only says "Read failed. See previous exception".
+        reason = str(error.__cause__ or error).splitlines()[0] if str(error.__cause__ or error) else repr(error)
+        raise SceneError(
+            f"{what} cannot be read: {redact_all(reason)} Check that the file is whole, for example with "
+            "gdalinfo -checksum, and fetch it again if it is not."
+        ) from error
+
+
+def open_dataset(href: str) -> DatasetReader:
+    """Open one raster for reading, or say in one sentence why not."""
+    name = redact(href)
+    if is_local(href):
+        path = Path(href)
+        if path.is_symlink() and not path.exists():
+            raise SceneError(f"{name} is a link to {path.readlink()}, which does not exist: mend the link.")
+        if not path.exists():
+            raise SceneError(f"{name} does not exist: check the path.")
+        if not path.is_file():
+            raise SceneError(f"{name} is not a file: give a raster, a folder of band files or a STAC item.")
+        if path.stat().st_size == 0:
+            raise SceneError(f"{name} is empty (0 bytes): fetch it again.")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotGeoreferencedWarning)
+            dataset = DatasetReader(href, driver=list(DRIVERS))
+    except (RasterioError, OSError, ValueError, MemoryError, OverflowError) as error:
+        reason = redact_all(str(error).splitlines()[0] if str(error) else repr(error))
+        raise SceneError(
+            f"{name} cannot be opened as a raster: {reason} Expected GeoTIFF, JPEG 2000, PNG, JPEG, WebP, "
+            "VRT, ENVI or Imagine; check the file with gdalinfo."
+        ) from error
+    try:
+        _check(dataset, name)
+    except SceneError:
+        dataset.close()
+        raise
+    return dataset
+
+
+def _check(dataset: DatasetReader, name: str) -> None:
+    """Refuse what cannot be a scene, before a byte of pixels is read."""
+    if dataset.count == 0:
+        raise SceneError(f"{name} has no bands: give the raster itself, not a container of others.")
+    pixels = dataset.width * dataset.height
+    if pixels > BIGGEST_SCENE:
+        raise SceneError(
+            f"{name} declares {dataset.width} x {dataset.height} pixels, more than the {BIGGEST_SCENE:,} "
+            "taken at once: cut it with gdal_translate -srcwin."
+        )
+    kinds = {np.dtype(kind).kind if not kind.startswith("complex_") else "c" for kind in dataset.dtypes}
+    if kinds - set("iuf"):
+        raise SceneError(f"{name} holds {dataset.dtypes[0]} values; expected integers or floats.")
+    if len(set(dataset.dtypes)) > 1:
+        raise SceneError(
+            f"{name} mixes {', '.join(sorted(set(dataset.dtypes)))}: give all bands one type with gdal_translate -ot."
+        )
+    item = np.dtype(dataset.dtypes[0]).itemsize
+    declared = pixels * dataset.count * item
+    if is_local(dataset.name) and dataset.driver != "VRT" and declared > BOMB_BYTES:
+        stored = Path(dataset.name).stat().st_size
+        if declared > BOMB_RATIO * stored:
+            raise SceneError(
+                f"{name} declares {declared / 2**30:.1f} GiB of pixels in a file of {stored:,} bytes, "
+                "which no real scene does: if it is meant so, expand it with gdal_translate -co "
+                "COMPRESS=NONE first."
+            )
+    rows, cols = dataset.block_shapes[0]
+    together = dataset.count if str(dataset.profile.get("interleave")) == "pixel" else 1
+    block = rows * cols * item * together
+    if block > BIGGEST_BLOCK:
+        raise SceneError(
+            f"{name} is stored in blocks of {cols} x {rows} pixels, {block / 2**30:.1f} GiB each: "
+            "rewrite it with gdal_translate -co TILED=YES."
+        )

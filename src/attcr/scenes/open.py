@@ -1,0 +1,201 @@
+"""Open a scene: one raster, a set of band files, a SAFE-like folder or a STAC item."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from attcr.addresses import is_local, redact
+from attcr.errors import MissingExtraError, SceneError
+from attcr.scenes.dataset import open_dataset
+from attcr.scenes.scene import Band, Profile, Scene
+
+try:
+    from rasterio.enums import ColorInterp, MaskFlags
+    from rasterio.io import DatasetReader
+except ImportError as error:
+    raise MissingExtraError("rasterio", "scenes") from error
+
+SUFFIXES = (".tif", ".tiff", ".jp2", ".png", ".jpg", ".jpeg", ".webp", ".img", ".bmp", ".vrt")
+
+# Namespaces that GDAL makes itself, or that we carry by their own means.
+_OWN_NAMESPACES = ("IMAGE_STRUCTURE", "DERIVED_SUBDATASETS", "SUBDATASETS", "RPC", "COLOR_PROFILE")
+BAND_IN_NAME = re.compile(r"(?:^|_)(B(?:\d{1,2}|8A)|SCL|QA_PIXEL)(?:_\d+m)?\.\w+$", re.IGNORECASE)
+_PRODUCT_TAGS = ("PROCESSING_BASELINE", "PROCESSING_LEVEL", "PRODUCT_URI", "LANDSAT_PRODUCT_ID")
+
+
+def open_scene(source: str | Path | Sequence[str | Path]) -> Scene:
+    """Open a raster, a list of band files, a SAFE-like folder, or a STAC item (.json); local, http or s3."""
+    if not isinstance(source, (str, Path)):
+        if len(source) == 1:
+            return open_scene(source[0])
+        return _open_files([str(href) for href in source], " ".join(redact(str(href)) for href in source))
+    text = str(source)
+    if text.lower().endswith((".json", ".geojson")):
+        from attcr.scenes.pystac import open_item  # here, so that a plain raster needs no pystac
+
+        item = open_item(text)
+        return _open_files(list(item.bands), redact(text), item.bands, item.companions, item.hints)
+    if is_local(text) and Path(text).is_dir():
+        return _open_folder(Path(text))
+    return _open_raster(text)
+
+
+def _open_raster(href: str) -> Scene:
+    dataset = open_dataset(href)
+    bands = [_band(dataset, href, index) for index in dataset.indexes]
+    alphas = [band for band in bands if band.colour == ColorInterp.alpha]
+    alpha = replace(alphas[0], name="alpha") if alphas and len(bands) > 1 else None
+    kept = tuple(band for band in bands if alpha is None or band.index != alpha.index)
+    hints = _hints([href], [dataset])
+    return Scene(redact(href), kept, _profile(dataset), alpha, {}, hints, _identity([href]), {href: dataset})
+
+
+def _open_folder(folder: Path) -> Scene:
+    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+    named = [path for path in files if BAND_IN_NAME.search(path.name)]
+    if not named:
+        raise SceneError(
+            f"{folder} holds no band files: expected names that end in a band, such as _B02_10m.jp2 or _SR_B4.TIF."
+        )
+    return _open_files([str(path) for path in named], str(folder))
+
+
+def _open_files(
+    hrefs: Sequence[str],
+    source: str,
+    names: dict[str, str] | None = None,
+    companions: dict[str, str] | None = None,
+    hints: dict[str, str] | None = None,
+) -> Scene:
+    """Put single-band files on the finest grid among them; of a band in several sizes, take the finest."""
+    datasets: dict[str, DatasetReader] = {}
+    companions = dict(companions or {})
+    best: dict[str, str] = {}
+    try:
+        for href in hrefs:
+            found = BAND_IN_NAME.search(redact(href))
+            name = names[href] if names else found.group(1).upper() if found else Path(redact(href)).stem
+            dataset = open_dataset(href)
+            datasets[href] = dataset
+            beside = name.lower()
+            known = companions if beside in ("scl", "qa_pixel") else best
+            key = beside if known is companions else name
+            if dataset.count != 1:
+                raise SceneError(
+                    f"{redact(href)} has {dataset.count} bands, in a set of band files: expected one band a file."
+                )
+            if key not in known or dataset.width > datasets[known[key]].width:
+                known[key] = href
+        if not best:
+            raise SceneError(f"{source} holds no image band, only {', '.join(companions)}: give the bands too.")
+        return _one_grid(source, best, datasets, companions, hints)
+    except SceneError:
+        for dataset in datasets.values():
+            dataset.close()
+        raise
+
+
+def _one_grid(
+    source: str,
+    files: dict[str, str],
+    datasets: dict[str, DatasetReader],
+    companions: dict[str, str],
+    hints: dict[str, str] | None,
+) -> Scene:
+    finest = max((datasets[href] for href in files.values()), key=lambda dataset: dataset.width)
+    bands: list[Band] = []
+    for name, href in sorted(files.items(), key=lambda item: _band_order(item[0])):
+        dataset = datasets[href]
+        factor = round(finest.width / dataset.width)
+        t = finest.transform
+        coarse = (t.a * factor, t.b * factor, t.c, t.d * factor, t.e * factor, t.f)
+        same = dataset.crs == finest.crs and np.allclose(tuple(dataset.transform)[:6], coarse, rtol=1e-9)
+        if (dataset.width * factor, dataset.height * factor) != (finest.width, finest.height) or not same:
+            raise SceneError(
+                f"{redact(href)} ({dataset.width} x {dataset.height}) is not on the grid of "
+                f"{redact(finest.name)} ({finest.width} x {finest.height}): bring the bands to one grid with "
+                "gdalwarp."
+            )
+        if dataset.dtypes[0] != finest.dtypes[0]:
+            raise SceneError(
+                f"{redact(href)} is {dataset.dtypes[0]} and {redact(finest.name)} is {finest.dtypes[0]}: "
+                "give all bands one type with gdal_translate -ot."
+            )
+        colour = ColorInterp.undefined if bands else ColorInterp.gray
+        band = _band(dataset, href, 1)
+        bands.append(replace(band, name=name, factor=factor, description=name, colour=colour))
+    point = finest.tags().get("AREA_OR_POINT")
+    profile = replace(_profile(finest), tags={"": {"AREA_OR_POINT": point} if point else {}}, has_mask=False)
+    used = {href: datasets[href] for href in files.values()}
+    for href, dataset in datasets.items():
+        if href not in used:
+            dataset.close()
+    told = {**_hints(list(files.values()), list(used.values())), **(hints or {})}
+    told["name"] = f"{source} {told['name']}"
+    return Scene(source, tuple(bands), profile, None, companions, told, _identity(files.values()), used)
+
+
+def _profile(dataset: DatasetReader) -> Profile:
+    tags = {"": dataset.tags()}
+    for namespace in dataset.tag_namespaces():
+        if namespace not in _OWN_NAMESPACES and not namespace.startswith("xml:"):
+            tags[namespace] = dataset.tags(ns=namespace)
+    flags = dataset.mask_flag_enums[0]
+    return Profile(
+        height=dataset.height,
+        width=dataset.width,
+        dtype=dataset.dtypes[0],
+        crs=dataset.crs,
+        transform=dataset.transform,
+        gcps=dataset.gcps,
+        rpcs=dataset.rpcs,
+        tags=tags,
+        has_mask=MaskFlags.per_dataset in flags and MaskFlags.alpha not in flags,
+    )
+
+
+def _band(dataset: DatasetReader, href: str, index: int) -> Band:
+    i = index - 1
+    colour = dataset.colorinterp[i]
+    tags = dataset.tags(index)
+    name = dataset.descriptions[i] or tags.get("BANDNAME")
+    if not name and colour in (ColorInterp.red, ColorInterp.green, ColorInterp.blue):
+        name = colour.name
+    return Band(
+        name=name or "",
+        href=href,
+        index=index,
+        nodata=dataset.nodatavals[i],
+        description=dataset.descriptions[i],
+        scale=dataset.scales[i],
+        offset=dataset.offsets[i],
+        unit=dataset.units[i],
+        colour=colour,
+        colormap=dataset.colormap(index) if colour == ColorInterp.palette else None,
+        # Statistics of the cloudy pixels would be untrue of the restored ones, and QGIS stretches by them.
+        tags={key: value for key, value in tags.items() if not key.startswith("STATISTICS_")},
+    )
+
+
+def _band_order(name: str) -> tuple[str, str]:
+    return ("B08z", "") if name.upper() == "B8A" else (name, name)
+
+
+def _hints(hrefs: Sequence[str], datasets: Sequence[DatasetReader]) -> dict[str, str]:
+    hints = {"name": " ".join(redact(href) for href in hrefs)}
+    for dataset in datasets:
+        hints |= {key: value for key, value in dataset.tags().items() if key in _PRODUCT_TAGS}
+    return hints
+
+
+def _identity(hrefs: Iterable[str]) -> tuple[tuple[str, int, int], ...]:
+    found = []
+    for href in hrefs:
+        stat = Path(href).stat() if is_local(href) else None
+        found.append((redact(href), stat.st_size if stat else -1, stat.st_mtime_ns if stat else -1))
+    return tuple(sorted(found))

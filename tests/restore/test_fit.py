@@ -1,0 +1,129 @@
+"""Which weights fit a scene: six kinds of scene, told right; a misfit is refused with the name of weights that fit."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attcr.errors import SceneError
+from attcr.restore import Fit, RestoreOptions, restore_scene, which_weights
+from attcr.spec import TRUE_COLOUR
+from fake_scenes import UTM, Same, make, noise, read
+
+S2_BANDS = ("B01", "B02", "B03", "B04", "B05", "B06", "B07", "B08", "B8A", "B09", "B10", "B11", "B12")
+
+
+def dn(bands: int = 1) -> np.ndarray:
+    return (noise("uint16", (bands, 60, 70)) % 9000 + 1000).astype(np.uint16)
+
+
+def safe_folder(folder: Path, level: str) -> Path:
+    made = folder / f"S2A_MSIL{level}_20220501T100021_N0400_R122_T33UXQ_20220501T140000.SAFE"
+    image = made / "GRANULE" / f"L{level}_T33UXQ_A035812_20220501T100021" / "IMG_DATA"
+    image.mkdir(parents=True)
+    for i, band in enumerate(S2_BANDS if level == "1C" else [band for band in S2_BANDS if band != "B10"]):
+        values = (noise("uint16", (1, 60, 70), i) % 9000 + 1000).astype(np.uint16)
+        ending = "" if level == "1C" else "_10m"
+        make(
+            image / f"T33UXQ_20220501T100021_{band}{ending}.jp2", values, driver="JP2OpenJPEG", reversible="YES", **UTM
+        )
+    return made
+
+
+def landsat_folder(folder: Path) -> Path:
+    made = folder / "LC08_L2SP_190025_20210620_20210629_02_T1"
+    made.mkdir()
+    for band in range(1, 8):
+        make(made / f"{made.name}_SR_B{band}.TIF", dn() + 7000, **UTM)
+    return made
+
+
+def four_bands(folder: Path) -> Path:
+    def name(file: object) -> None:
+        file.descriptions = ("B02", "B03", "B04", "B08")  # type: ignore[attr-defined]
+
+    return make(folder / "four.tif", dn(4), name, **UTM)
+
+
+def picture(folder: Path) -> Path:
+    return make(folder / "photo.png", noise("uint8", (3, 60, 70)), driver="PNG")
+
+
+def reflectance(folder: Path) -> Path:
+    def name(file: object) -> None:
+        file.descriptions = ("red", "green", "blue", "nir")  # type: ignore[attr-defined]
+
+    return make(folder / "float.tif", np.random.default_rng(0).random((4, 60, 70), np.float32), name, **UTM)
+
+
+def verdicts(fits: list[Fit]) -> dict[str, bool]:
+    return {fit.weights: fit.fits for fit in fits}
+
+
+@pytest.mark.parametrize(
+    ("build", "bands"),
+    [
+        pytest.param(lambda folder: safe_folder(folder, "1C"), "red (B04), green (B03), blue (B02)", id="SAFE L1C"),
+        pytest.param(lambda folder: safe_folder(folder, "2A"), "red (B04), green (B03), blue (B02)", id="SAFE L2A"),
+        pytest.param(landsat_folder, "red (B4), green (B3), blue (B2)", id="Landsat C2 L2"),
+        pytest.param(four_bands, "red (B04), green (B03), blue (B02)", id="four named bands"),
+        pytest.param(picture, "red (red), green (green), blue (blue)", id="8-bit picture"),
+        pytest.param(reflectance, "red (red), green (green), blue (blue)", id="float reflectance"),
+    ],
+)
+def test_six_kinds_of_scene_are_told_which_weights_fit(
+    tmp_path: Path, build: Callable[[Path], Path], bands: str
+) -> None:
+    source = build(tmp_path)
+    fits = which_weights(source)
+    assert verdicts(fits)["rgb-thin"]
+    assert not verdicts(fits)["rice2-small"]
+    assert fits[0].fits  # those that fit come first
+    assert f"removes thin cloud from {bands}." in next(fit.reason for fit in fits if fit.weights == "rgb-thin")
+    why = next(fit.reason for fit in fits if fit.weights == "rice2-small")
+    expected = "the weights take swir16 nir08 red" if source.suffix == ".png" else "take rgb8, picture"
+    assert expected in why
+
+
+def test_where_the_product_is_not_told_the_remedy_is(tmp_path: Path) -> None:
+    source = four_bands(tmp_path)
+    untold, told = (
+        {fit.weights: fit.reason for fit in fits}
+        for fits in (which_weights(source), which_weights(source, sensor="s2-l2a"))
+    )
+    assert "name it with --sensor (s2-l1c, " in untold["rgb-thin"]
+    assert "--sensor" not in told["rgb-thin"]
+
+
+def test_pixels_much_larger_than_those_trained_on_are_mentioned(tmp_path: Path) -> None:
+    coarse = {**UTM, "transform": UTM["transform"] * UTM["transform"].scale(6)}
+    source = make(tmp_path / "coarse.tif", noise("uint8", (3, 60, 70)), **coarse)
+    fits = {fit.weights: fit.reason for fit in which_weights(source)}
+    assert "trained on pixels of 10 m; these have 60 m" in fits["rgb-thin"]
+    fine = {f.weights: f.reason for f in which_weights(make(tmp_path / "f.tif", noise("uint8", (3, 60, 70)), **UTM))}
+    assert "trained on pixels" not in fine["rgb-thin"]
+
+
+def test_false_colour_weights_on_a_true_colour_scene_are_refused_with_those_that_fit(tmp_path: Path) -> None:
+    folder = safe_folder(tmp_path, "2A")
+    with pytest.raises(SceneError, match=r"s2-l2a-n0400 and the weights take rgb8.*fit this scene: rgb-thin\."):
+        restore_scene(folder, tmp_path / "out.tif", "rice2-small")
+    with pytest.raises(SceneError, match=r"take swir16 nir08 red.*fit this scene: rgb-thin\."):
+        restore_scene(picture(tmp_path), tmp_path / "out.tif", "rice2-small")
+
+
+def test_a_safe_folder_goes_through_the_shipped_weights_with_no_option(tmp_path: Path) -> None:
+    folder = safe_folder(tmp_path, "1C")
+    result = restore_scene(folder, tmp_path / "out.tif", "rgb-thin")
+    assert read(result.target).shape == (3, 60, 70)
+
+
+def test_bands_without_names_are_not_guessed_from_their_number(tmp_path: Path) -> None:
+    source = make(tmp_path / "in.tif", dn(3), **UTM)
+    settings = RestoreOptions(sensor="s2-l2a")
+    with pytest.raises(SceneError, match="3 bands have no names and the weights take red green blue"):
+        restore_scene(source, tmp_path / "out.tif", Same(spec=TRUE_COLOUR), options=settings)
+    chosen = RestoreOptions(sensor="s2-l2a", bands=("3", "2", "1"))
+    restore_scene(source, tmp_path / "out.tif", Same(spec=TRUE_COLOUR), options=chosen)
+    assert np.array_equal(read(tmp_path / "out.tif"), read(source)[::-1])

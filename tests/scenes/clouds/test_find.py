@@ -1,0 +1,225 @@
+"""Clouds are found by the product's mask, the user's, or a detector."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.ndimage import maximum_filter
+
+from attcr.errors import SceneError
+from attcr.scenes.clouds import find
+from attcr.scenes.clouds.find import find_clouds, sensor_of
+from attcr.scenes.clouds.masks import CLEAR, THICK, THIN
+from attcr.scenes.clouds.rim import Rim
+from attcr.scenes.open import open_scene
+from attcr.scenes.scene import Scene
+from attcr.sensors import (
+    LANDSAT_C2_L2,
+    REFLECTANCE,
+    RGB8,
+    SENTINEL2_L1C,
+    SENTINEL2_L2A,
+    SENTINEL2_L2A_N0400,
+    Sensor,
+)
+from fake_scenes import UTM, make
+
+NONE = Rim(0, 0)
+
+
+def classes_of(scene: Scene, mask: str, folder: Path, sensor: Sensor) -> np.ndarray:
+    clouds = find_clouds(scene, mask, folder, sensor=sensor, rim=NONE)
+    assert clouds is not None
+    return clouds.rows(0, scene.height)[0]
+
+
+def named(path: Path, values: np.ndarray, names: tuple[str, ...]) -> Path:
+    return make(path, values, lambda file: setattr(file, "descriptions", names), **UTM)
+
+
+@pytest.mark.parametrize(
+    ("sensor", "dtype", "steps"),
+    [
+        (RGB8, "uint8", (101, 103, 165, 166)),
+        (REFLECTANCE, "float32", (0.1423, 0.1424, 0.2312, 0.2313)),
+        (SENTINEL2_L2A, "uint16", (1423, 1424, 2312, 2313)),
+        (SENTINEL2_L2A_N0400, "uint16", (2423, 2424, 3312, 3313)),
+    ],
+    ids=lambda value: value.name if isinstance(value, Sensor) else "",
+)
+def test_brightness_sees_pictures_as_they_are_and_reflectance_as_a_picture_of_it(
+    tmp_path: Path, sensor: Sensor, dtype: str, steps: tuple[float, ...]
+) -> None:
+    values = np.broadcast_to(np.array(steps, dtype), (3, 1, 4)).copy()
+    with open_scene(named(tmp_path / "in.tif", values, ("red", "green", "blue"))) as scene:
+        assert classes_of(scene, "auto", tmp_path, sensor).tolist() == [[CLEAR, THIN, THIN, THICK]]
+
+
+def test_brightness_looks_at_red_green_and_blue_wherever_they_are(tmp_path: Path) -> None:
+    values = np.zeros((4, 1, 2), np.uint16)
+    values[1:, 0, 1] = 3000
+    values[0, 0, 0] = 9000  # near infrared is not looked at
+    path = named(tmp_path / "in.tif", values, ("B08", "B02", "B04", "B03"))
+    with open_scene(path) as scene:
+        assert classes_of(scene, "auto", tmp_path, SENTINEL2_L2A).tolist() == [[CLEAR, THICK]]
+        with pytest.raises(SceneError, match="red, green and blue"):
+            find_clouds(scene.select([0, 1]), "auto", _empty(tmp_path), sensor=SENTINEL2_L2A, rim=NONE)
+
+
+def _empty(folder: Path) -> Path:
+    new = folder / "empty"
+    new.mkdir(exist_ok=True)
+    return new
+
+
+def test_a_detector_sees_a_margin_around_each_block_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    values = np.where(rng.random((1, 1100, 1200)) < 2e-4, 255, 1).astype(np.uint8).repeat(3, axis=0)
+    seen: list[tuple[int, ...]] = []
+
+    def spread(picture: np.ndarray) -> np.ndarray:
+        seen.append(picture.shape)
+        return (maximum_filter(picture[0], 2 * find.MARGIN + 1, mode="constant") == 1).astype(np.uint8) * THICK
+
+    monkeypatch.setattr(find, "classes_of_brightness", spread)
+    with open_scene(make(tmp_path / "in.tif", values, photometric="RGB", **UTM)) as scene:
+        found = classes_of(scene, "auto", tmp_path, RGB8)
+    assert seen == [(3, 1088, 1088), (3, 1088, 240), (3, 140, 1088), (3, 140, 240)]
+    assert np.array_equal(found, spread(values / np.float32(255)))
+    assert 0 < (found == THICK).mean() < 1
+
+
+def test_where_nothing_is_there_is_no_cloud(tmp_path: Path) -> None:
+    values = np.full((3, 2, 2), 255, np.uint8)
+    values[:, 0, 1] = 7
+    with open_scene(make(tmp_path / "in.tif", values, photometric="RGB", nodata=7, **UTM)) as scene:
+        assert classes_of(scene, "auto", tmp_path, RGB8).tolist() == [[THICK, CLEAR], [THICK, THICK]]
+
+
+@pytest.mark.parametrize(
+    ("sensor", "names", "called", "order", "level"),
+    [
+        (
+            SENTINEL2_L2A_N0400,
+            ("B02", "B03", "B04", "B05", "B08", "B8A", "B11", "B12"),
+            ("blue", "green", "red", "nir", "swir16", "swir22"),
+            [0, 1, 2, 4, 6, 7],
+            "l2a",
+        ),
+        (SENTINEL2_L1C, ("B04", "B03", "B02", "B08"), ("blue", "green", "red", "nir"), [2, 1, 0, 3], "l1c"),
+        (
+            LANDSAT_C2_L2,
+            ("SR_B2", "SR_B3", "SR_B4", "SR_B5", "SR_B6", "SR_B7"),
+            ("blue", "green", "red", "nir", "swir16", "swir22"),
+            [0, 1, 2, 3, 4, 5],
+            "l2a",
+        ),
+    ],
+    ids=lambda value: value.name if isinstance(value, Sensor) else "",
+)
+def test_csmask_gets_the_bands_it_knows_in_its_order_as_reflectance(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sensor: Sensor,
+    names: tuple[str, ...],
+    called: tuple[str, ...],
+    order: list[int],
+    level: str,
+) -> None:
+    values = (np.arange(len(names)) * 1000 + 5000).astype(np.uint16).reshape(-1, 1, 1)
+    got: list[Any] = []
+
+    def classify(reflectance: np.ndarray, bands: tuple[str, ...], level: str) -> np.ndarray:
+        got.extend([reflectance.ravel(), bands, level])
+        return np.full(reflectance.shape[1:], THIN, np.uint8)
+
+    monkeypatch.setattr(find.ukis_csmask, "classify", classify)
+    with open_scene(named(tmp_path / "in.tif", values, names)) as scene:
+        assert classes_of(scene, "csmask", tmp_path, sensor).tolist() == [[THIN]]
+    assert got[1:] == [called, level]
+    assert np.allclose(got[0], values.ravel()[order] * sensor.scale + sensor.offset, rtol=1e-6)
+
+
+def test_s2cloudless_gets_its_ten_bands_as_reflectance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = (np.arange(13) * 500 + 100).astype(np.uint16).reshape(-1, 1, 1)
+    got: list[np.ndarray] = []
+
+    def classify(reflectance: np.ndarray) -> np.ndarray:
+        got.append(reflectance.ravel())
+        return np.full(reflectance.shape[1:], THICK, np.uint8)
+
+    monkeypatch.setattr(find.s2cloudless, "classify", classify)
+    with open_scene(make(tmp_path / "in.tif", values, **UTM)) as scene:  # no names: the 13 bands of L1C in order
+        assert classes_of(scene, "s2cloudless", tmp_path, SENTINEL2_L1C).tolist() == [[THICK]]
+        with pytest.raises(SceneError, match="takes Sentinel-2 L1C"):
+            find_clouds(scene, "s2cloudless", _empty(tmp_path), sensor=SENTINEL2_L2A, rim=NONE)
+    # B01 B02 B04 B05 B08 B8A B09 B10 B11 B12 are bands 1 2 4 5 8 9 10 11 12 13
+    assert np.allclose(got[0], [0.01, 0.06, 0.16, 0.21, 0.36, 0.41, 0.46, 0.51, 0.56, 0.61], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "wanted"),
+    [
+        ("scl", [[4, 9], [3, 0]], [[CLEAR, THICK], [THIN, CLEAR]]),
+        ("qa_pixel", [[21824, 22280], [23888, 1]], [[CLEAR, THICK], [THIN, CLEAR]]),
+        ("", [[0, 9], [3, 0]], [[CLEAR, THICK], [THICK, CLEAR]]),
+    ],
+)
+def test_a_mask_is_read_as_what_it_is(tmp_path: Path, kind: str, values: list[list[int]], wanted: Any) -> None:
+    mask = make(tmp_path / "mask.tif", np.array([values], np.uint16), **UTM)
+    with open_scene(make(tmp_path / "in.tif", np.ones((3, 2, 2), np.uint8), **UTM)) as scene:
+        given = f"{kind}={mask}" if kind else str(mask)
+        assert classes_of(scene, given, tmp_path, RGB8).tolist() == wanted
+        if kind:
+            scene.companions[kind] = str(mask)
+            assert classes_of(scene, kind, _empty(tmp_path), RGB8).tolist() == wanted
+
+
+def test_a_tall_mask_keeps_its_rows(tmp_path: Path) -> None:
+    values = np.zeros((1, 1300, 3), np.uint8)
+    values[0, [0, 511, 512, 1023, 1024, 1299], [0, 1, 2, 0, 1, 2]] = 1
+    mask = make(tmp_path / "mask.tif", values, **UTM)
+    told: list[int] = []
+    with open_scene(make(tmp_path / "in.tif", np.ones((1, 1300, 3), np.uint8), **UTM)) as scene:
+        clouds = find_clouds(scene, str(mask), tmp_path, sensor=RGB8, rim=NONE, on_rows=told.append)
+    assert clouds is not None
+    assert np.array_equal(clouds.rows(0, 1300)[0], values[0] * THICK)
+    assert np.array_equal(clouds.rows(500, 520)[0], values[0, 500:520] * THICK)
+    assert told == [512, 1024, 1300]
+
+
+def test_clouds_once_found_are_kept_and_half_found_ones_are_not(tmp_path: Path) -> None:
+    first = make(tmp_path / "first.tif", np.ones((1, 2, 2), np.uint8), **UTM)
+    second = make(tmp_path / "second.tif", np.zeros((1, 2, 2), np.uint8), **UTM)
+    with open_scene(make(tmp_path / "in.tif", np.ones((3, 2, 2), np.uint8), **UTM)) as scene:
+
+        def stop(_: int) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            find_clouds(scene, str(first), tmp_path, sensor=RGB8, rim=NONE, on_rows=stop)
+        assert not (tmp_path / "clouds.tif").exists()
+        assert classes_of(scene, str(second), tmp_path, RGB8).max() == CLEAR
+        assert classes_of(scene, str(first), tmp_path, RGB8).max() == CLEAR
+        assert find_clouds(scene, "none", tmp_path, sensor=RGB8, rim=NONE) is None
+
+
+@pytest.mark.parametrize("mask", ["auto=x", "nowhere.tif", "scl", "qa_pixel"])
+def test_a_mask_that_is_not_there_is_refused(tmp_path: Path, mask: str) -> None:
+    path = make(tmp_path / "in.tif", np.ones((3, 2, 2), np.uint8), **UTM)
+    with open_scene(path) as scene, pytest.raises(SceneError, match="--mask"):
+        find_clouds(scene, mask, tmp_path, sensor=RGB8, rim=NONE)
+
+
+def test_the_sensor_is_the_one_named_else_the_one_recognised(tmp_path: Path) -> None:
+    name = "S2A_MSIL2A_20220501T100021_N0400_R122_T33UXQ_20220501T140000_B04.tif"
+    with open_scene(make(tmp_path / name, np.ones((1, 2, 2), np.uint16), **UTM)) as scene:
+        assert sensor_of(scene, None) == SENTINEL2_L2A_N0400
+        assert sensor_of(scene, "s2-l1c") == SENTINEL2_L1C
+        assert sensor_of(scene, LANDSAT_C2_L2) is LANDSAT_C2_L2
+    unnamed = make(tmp_path / "in.tif", np.ones((1, 2, 2), np.uint16), **UTM)
+    with open_scene(unnamed) as scene, pytest.raises(SceneError, match="nothing says of which product"):
+        sensor_of(scene, None)

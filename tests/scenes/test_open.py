@@ -1,0 +1,123 @@
+"""Scenes are opened with all that their files say."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from affine import Affine
+from rasterio.enums import ColorInterp
+
+from attcr.errors import SceneError
+from attcr.scenes.open import BAND_IN_NAME, open_scene
+from fake_scenes import UTM, make
+
+
+def ones(height: int, width: int, dtype: str = "uint16", bands: int = 1) -> np.ndarray:
+    return np.ones((bands, height, width), dtype)
+
+
+def coarser(factor: int, **changes: float) -> dict[str, Any]:
+    t = UTM["transform"]
+    place = {"c": t.c, "f": t.f, **changes}
+    return {"crs": UTM["crs"], "transform": Affine(t.a * factor, 0, place["c"], 0, t.e * factor, place["f"])}
+
+
+@pytest.mark.parametrize(
+    ("name", "band"),
+    [
+        ("T33UXQ_20220501T100021_B02_10m.jp2", "B02"),
+        ("T33UXQ_20220501T100021_B8A_20m.jp2", "B8A"),
+        ("T33UXQ_20220501T100021_SCL_20m.jp2", "SCL"),
+        ("T33UXQ_20220501T100021_B12.jp2", "B12"),
+        ("LC08_L2SP_192026_20190807_20200827_02_T1_SR_B4.TIF", "B4"),
+        ("LC08_L2SP_192026_20190807_20200827_02_T1_QA_PIXEL.TIF", "QA_PIXEL"),
+        ("b04.tif", "b04"),
+        ("T33UXQ_20220501T100021_TCI_10m.jp2", None),
+        ("T33UXQ_20220501T100021_AOT_10m.jp2", None),
+        ("LC08_L2SP_192026_20190807_20200827_02_T1_QA_RADSAT.TIF", None),
+        ("B123.tif", None),
+        ("SUB04.tif", None),
+    ],
+)
+def test_the_band_of_a_file_is_in_its_name(name: str, band: str | None) -> None:
+    found = BAND_IN_NAME.search(name)
+    assert (found.group(1) if found else None) == band
+
+
+def test_of_a_band_in_several_sizes_the_finest_is_taken_and_masks_come_along(tmp_path: Path) -> None:
+    for name, factor in (
+        ("B02_10m", 1), ("B02_20m", 2), ("B02_60m", 6), ("B8A_60m", 6), ("B8A_20m", 2), ("SCL_60m", 6), ("SCL_20m", 2),
+        ("TCI_10m", 1),
+    ):  # fmt: skip
+        make(tmp_path / f"T33_{name}.tif", ones(12 // factor, 18 // factor), **coarser(factor))
+    with open_scene(tmp_path) as scene:
+        assert [(band.name, Path(band.href).name, band.factor) for band in scene.bands] == [
+            ("B02", "T33_B02_10m.tif", 1),
+            ("B8A", "T33_B8A_20m.tif", 2),
+        ]
+        assert {kind: Path(href).name for kind, href in scene.companions.items()} == {"scl": "T33_SCL_20m.tif"}
+        assert (scene.height, scene.width, scene.profile.transform) == (12, 18, UTM["transform"])
+        names = [Path(name).name for name, _, _ in scene.identity]
+        assert names == ["T33_B02_10m.tif", "T33_B8A_20m.tif"]
+        assert scene.identity[0][1:] == ((tmp_path / names[0]).stat().st_size, (tmp_path / names[0]).stat().st_mtime_ns)
+
+
+@pytest.mark.parametrize(
+    ("second", "place", "text"),
+    [
+        (ones(6, 8), coarser(2), "not on the grid"),  # another size
+        (ones(6, 9), coarser(2, c=600010), "not on the grid"),  # moved by a pixel
+        (ones(6, 9), coarser(3), "not on the grid"),  # pixels of another size
+        (ones(6, 9), {**coarser(2), "crs": "EPSG:32632"}, "not on the grid"),
+        (ones(6, 9, "uint8"), coarser(2), "is uint8 and"),
+        (ones(6, 9, bands=2), coarser(2), "has 2 bands"),
+    ],
+)
+def test_band_files_that_do_not_belong_together_are_refused(
+    tmp_path: Path, second: np.ndarray, place: dict[str, Any], text: str
+) -> None:
+    make(tmp_path / "a_B02.tif", ones(12, 18), **UTM)
+    make(tmp_path / "a_B05.tif", second, **place)
+    with pytest.raises(SceneError, match=text):
+        open_scene(tmp_path)
+
+
+def test_a_folder_without_bands_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SceneError, match="no band files"):
+        open_scene(tmp_path)
+    make(tmp_path / "a_SCL_20m.tif", ones(6, 9, "uint8"), **UTM)
+    with pytest.raises(SceneError, match="no image band, only scl"):
+        open_scene(tmp_path)
+
+
+def test_files_that_name_no_band_are_called_by_their_names(tmp_path: Path) -> None:
+    paths = [make(tmp_path / f"{name}.tif", ones(3, 4), **UTM) for name in ("red", "green")]
+    with open_scene(paths) as scene:
+        assert [band.name for band in scene.bands] == ["green", "red"]
+        assert [band.colour for band in scene.bands] == [ColorInterp.gray, ColorInterp.undefined]
+    with open_scene(paths[:1]) as scene:
+        assert scene.source == str(paths[0])
+
+
+def test_a_band_is_named_by_its_description_its_tag_or_its_colour(tmp_path: Path) -> None:
+    def describe(file: Any) -> None:
+        file.set_band_description(1, "B04")
+        file.update_tags(2, BANDNAME="B03", STATISTICS_MEAN="7", OWN="kept")
+        file.update_tags(PROCESSING_BASELINE="05.09", HELLO="world")
+
+    path = make(tmp_path / "in.tif", ones(3, 4, "uint8", 3), describe, photometric="RGB", **UTM)
+    with open_scene(path) as scene:
+        assert [band.name for band in scene.bands] == ["B04", "B03", "blue"]
+        assert [band.index for band in scene.bands] == [1, 2, 3]
+        assert scene.bands[1].tags == {"BANDNAME": "B03", "OWN": "kept"}
+        assert scene.hints == {"name": str(path), "PROCESSING_BASELINE": "05.09"}
+
+
+def test_scale_offset_unit_and_nodata_are_read_band_by_band(tmp_path: Path) -> None:
+    def describe(file: Any) -> None:
+        file.scales, file.offsets, file.units = (1e-4, 2e-4), (-0.1, 0.0), ("reflectance", "K")
+
+    with open_scene(make(tmp_path / "in.tif", ones(3, 4, bands=2), describe, nodata=9, **UTM)) as scene:
+        told = [(band.scale, band.offset, band.unit, band.nodata) for band in scene.bands]
+    assert told == [(1e-4, -0.1, "reflectance", 9.0), (2e-4, 0.0, "K", 9.0)]
