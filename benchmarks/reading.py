@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch.utils.data import DataLoader
 
-from attcr.data import RICE2, SEN12MSCR, THICK, THIN, PairedAugment, simulate_clouds
+from attcr.data import RICE2, SEN12MSCR, THICK_CLOUD, THIN_VEIL, PairedAugment, simulate_clouds
 from attcr.data.sen12mscr import KINDS, patch_path
 from attcr.data.splits import load_split
 
@@ -43,7 +43,7 @@ def main(shared: Path) -> None:
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(0)
     clear = torch.rand(3, 256, 256, generator=generator)
-    for name, cloud in (("thin", THIN), ("thick", THICK)):
+    for name, cloud in (("thin", THIN_VEIL), ("thick", THICK_CLOUD)):
         took = seconds(partial(simulate_clouds, clear, cloud, generator=generator), 101)
         print(f"simulated {name} cloud, 256x256 RGB: {took * 1e3:.1f} ms")
     with tempfile.TemporaryDirectory() as folder:

@@ -1,15 +1,20 @@
 """The command line as a user meets it."""
 
 import json
+import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from attcr import __version__
 from attcr.cli import app
+from attcr.data import DATASETS
+from attcr.weights import read_header
 
 runner = CliRunner()
 
@@ -50,9 +55,49 @@ def test_info_as_json_can_be_read() -> None:
     assert answer["stages"][2] == [64, 16, 16]
 
 
+def test_info_measures_any_network_with_any_settings() -> None:
+    output = runner.invoke(app, ["info", "--network", "spagan", "--size", "64"]).output
+    assert output.startswith("spagan at 64 x 64\n")
+    assert "203,072" in output
+    assert "stage" not in output
+    options = ["--network", "ablation", "--set", "replacement=swin", "--set", "dim=16", "--size", "32", "--json"]
+    answer = json.loads(runner.invoke(app, ["info", *options]).output)
+    assert (answer["network"], answer["preset"], answer["stages"][0]) == ("ablation", "rice2", [16, 32, 32])
+    for wrong, message in (
+        (["--network", "unet"], "no network 'unet'"),
+        (["--network", "spagan", "--preset", "rice1"], "has no effect on spagan"),
+        (["--set", "dim"], "NAME=VALUE"),
+        (["--set", "width=3"], "attcr has no setting width"),
+    ):
+        assert message in str(runner.invoke(app, ["info", *wrong]).exception)
+
+
+def test_help_names_the_data_sets_and_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DATASETS, "meadows", replace(DATASETS["rice1"], name="meadows"))
+    for command in ("evaluate", "audit", "convert"):
+        assert "rice1, rice2, tcloud, sen12mscr, pairs, meadows" in words(
+            runner.invoke(app, [command, "--help"]).output
+        )
+    assert "attcr, ablation, spagan" in words(runner.invoke(app, ["info", "--help"]).output)
+
+
+def words(text: str) -> str:
+    """Help without its frame and line breaks."""
+    return " ".join(re.sub(r"[│╭╮╰╯─]", " ", text).split())
+
+
+def test_convert_saves_what_the_data_set_says_and_refuses_an_unknown_one(shared: Path, tmp_path: Path) -> None:
+    source, target = shared / "data" / "peers" / "spagan" / "RICE2.pth", tmp_path / "w.safetensors"
+    options = ["convert", str(source), str(target), "--network", "spagan", "--data"]
+    assert "no data set 'rice3'; there are rice1, rice2" in str(runner.invoke(app, [*options, "rice3"]).exception)
+    assert not target.exists()
+    assert "203,072 parameters" in runner.invoke(app, [*options, "rice2"]).output
+    assert read_header(target).spec == DATASETS["rice2"].spec
+
+
 def test_an_error_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     (tmp_path / "bad.pth").write_text("no checkpoint")
-    answer = run("convert", str(tmp_path / "bad.pth"), str(tmp_path / "out.safetensors"))
+    answer = run("convert", str(tmp_path / "bad.pth"), str(tmp_path / "out.safetensors"), "--data", "rice2")
     assert answer.returncode == 2
     assert answer.stderr.startswith("attcr: ")
     assert answer.stderr.count("\n") == 1

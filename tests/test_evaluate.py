@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,26 +19,27 @@ from typer.testing import CliRunner
 
 from attcr import ATTCR, ATTCRConfig, save_model, viz
 from attcr.cli import app
-from attcr.data import PairFolder, load_split
+from attcr.data import DATASETS, PairFolder, load_split
 from attcr.data.sen12mscr import KINDS
 from attcr.errors import ConfigError, DataError, DataNotFoundError, ShapeError
 from attcr.evaluate import (
     COPY,
     MEAN_COLOUR,
-    PUBLISHED,
     Benchmark,
     Method,
     evaluate,
     method_from_predictions,
+    method_from_predictor,
     method_from_weights,
     open_benchmark,
 )
 from attcr.protocols import average, named
+from attcr.spec import RICE2, SEN12MSCR, SEN12MSCR_OPTICAL, TRUE_COLOUR, InputSpec
 from fakes import fake_image, fake_patch, make_pairs, make_sen12mscr, write_tif
 
 NAMES = [f"image{n}" for n in range(8)]
 HALF_CLEARED = Method(
-    "half cleared", lambda pair: (pair["cloudy"] + pair["clear"]) / 2, {"weights": "w", "sha256": "0"}
+    "half cleared", lambda sample, _: (sample["inputs"] + sample["clear"]) / 2, {"weights": "w", "sha256": "0"}
 )
 
 KILLED_AT_5 = """
@@ -67,9 +70,11 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_the_report_holds_the_protocols_own_means_and_one_row_per_image(root: Path, tmp_path: Path) -> None:
     benchmark = open_benchmark("pairs", root)
     report = evaluate(benchmark, [HALF_CLEARED], ["att-cr", "t-cloud"], tmp_path)
-    pairs = [benchmark.pairs[index] for index in range(len(NAMES))]
+    samples = [benchmark.samples[index] for index in range(len(NAMES))]
     for name in ("att-cr", "t-cloud"):
-        ours = average(named(name).score(HALF_CLEARED.restore(pair), pair["clear"]) for pair in pairs)
+        ours = average(
+            named(name).score(HALF_CLEARED.restore(sample, benchmark.spec), sample["clear"]) for sample in samples
+        )
         for key, mean in ours.items():
             entry = report["protocols"][name]["methods"]["half cleared"][key]
             assert entry["mean"] == pytest.approx(mean)
@@ -77,7 +82,7 @@ def test_the_report_holds_the_protocols_own_means_and_one_row_per_image(root: Pa
         with (tmp_path / f"images-{name}.csv").open() as file:
             rows = list(csv.DictReader(file))
         assert [row["name"] for row in rows] == NAMES
-        copied = named(name).score(pairs[3]["cloudy"], pairs[3]["clear"])
+        copied = named(name).score(samples[3]["inputs"], samples[3]["clear"])
         assert float(rows[3]["input copied: psnr"]) == copied["psnr"]
         assert not any("att-cr" in column or "t-cloud" in column for column in rows[0])
     assert json.loads((tmp_path / "report.json").read_text()) == report
@@ -89,7 +94,7 @@ def test_the_report_holds_the_protocols_own_means_and_one_row_per_image(root: Pa
 
 def test_a_killed_run_goes_on_and_gives_the_same_bytes(root: Path, tmp_path: Path) -> None:
     whole, broken, weights = tmp_path / "whole", tmp_path / "broken", tmp_path / "tiny.safetensors"
-    save_model(ATTCR(ATTCRConfig.preset("tiny")), weights)
+    save_model(ATTCR(ATTCRConfig.preset("tiny")), weights, spec=TRUE_COLOUR)
     evaluate(open_benchmark("pairs", root), [method_from_weights(weights)], ["att-cr", "half"], whole)
     command = [sys.executable, "-c", KILLED_AT_5, str(root), str(weights), str(broken)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
@@ -124,7 +129,7 @@ def test_methods_that_cannot_be_told_apart_or_change_the_size_are_refused(root: 
     benchmark = open_benchmark("pairs", root)
     with pytest.raises(ConfigError, match="two methods bear one name"):
         evaluate(benchmark, [HALF_CLEARED, Method("half cleared", HALF_CLEARED.restore)], ["att-cr"], tmp_path / "a")
-    cut = Method("cut", lambda pair: pair["cloudy"][:, 1:])
+    cut = Method("cut", lambda sample, _: sample["inputs"][:, 1:])
     with pytest.raises(ShapeError, match=r"cut gave \(3, 31, 32\) for image0, whose reference is \(3, 32, 32\)"):
         evaluate(benchmark, [cut], ["att-cr"], tmp_path / "b")
 
@@ -191,7 +196,9 @@ def test_thirteen_bands_are_scored_as_digital_numbers_over_10000(tmp_path: Path)
 
 def test_the_papers_row_stands_beside_ours_with_a_note_where_the_split_differs(root: Path, tmp_path: Path) -> None:
     folder = PairFolder(root / "cloudy", root / "clear")
-    report = evaluate(Benchmark(folder, "rice2", "val", "0"), [COPY], ["att-cr", "half", "att-cr-sen12"], tmp_path)
+    report = evaluate(
+        Benchmark(folder, DATASETS["rice2"], "val", "0"), [COPY], ["att-cr", "half", "att-cr-sen12"], tmp_path
+    )
     text = (tmp_path / "report.md").read_text()
     assert "| ATT-CR (paper) | 36.72 | 0.9183 | 0.0149 | 1.160 |" in text
     notes = " ".join(report["protocols"]["att-cr"]["notes"])
@@ -201,7 +208,8 @@ def test_the_papers_row_stands_beside_ours_with_a_note_where_the_split_differs(r
     assert report["protocols"]["att-cr-sen12"]["notes"] == [
         "the protocol was published for 13 bands; these images have 3."
     ]
-    assert not PUBLISHED["tcloud"].split
+    assert DATASETS["tcloud"].paper is not None
+    assert not DATASETS["tcloud"].paper.split
 
 
 def test_a_black_pixel_leaves_its_image_out_of_the_mean_angle_and_the_report_says_so(tmp_path: Path) -> None:
@@ -222,7 +230,7 @@ def test_a_black_pixel_leaves_its_image_out_of_the_mean_angle_and_the_report_say
 def test_weights_are_run_on_whole_images_and_known_by_their_sha256(root: Path, tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = ATTCR(ATTCRConfig.preset("tiny")).eval()
-    digest = save_model(model, tmp_path / "mine.safetensors")
+    digest = save_model(model, tmp_path / "mine.safetensors", spec=TRUE_COLOUR)
     options = ["--data", "pairs", "--root", str(root), "--weights", str(tmp_path / "mine.safetensors")]
     result = CliRunner().invoke(app, ["evaluate", *options, "--protocol", "t-cloud", "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
@@ -230,9 +238,9 @@ def test_weights_are_run_on_whole_images_and_known_by_their_sha256(root: Path, t
     assert report["subject"] == "mine"
     assert report["made with"]["methods"]["mine"]["sha256"] == digest
     assert f"sha256 `{digest}`" in (tmp_path / "out" / "report.md").read_text()
-    pair = open_benchmark("pairs", root).pairs[2]
+    sample = open_benchmark("pairs", root).samples[2]
     with torch.inference_mode():
-        scores = named("t-cloud").score(model(pair["cloudy"][None])[0], pair["clear"])
+        scores = named("t-cloud").score(model(sample["inputs"][None])[0], sample["clear"])
     rows = [json.loads(line) for line in (tmp_path / "out" / "rows.jsonl").read_text().splitlines()[1:]]
     assert rows[2]["scores"]["mine"]["t-cloud"] == pytest.approx(scores, abs=1e-6)
 
@@ -249,11 +257,92 @@ def test_the_command_prints_the_means_and_refuses_to_guess(root: Path, tmp_path:
         assert isinstance(run(app, [*options, *wrong]).exception, ConfigError)
 
 
-def test_figures_show_13_bands_by_their_red_green_and_blue() -> None:
+class Drawn:
+    """A predictor without a network: each band it gives is the one it takes, plus its place."""
+
+    identity: Mapping[str, str] = {"weights_sha256": "12", "backend": "drawn"}
+
+    def __init__(self, spec: InputSpec) -> None:
+        self.spec, self.seen = spec, []  # type: tuple[InputSpec, list[np.ndarray]]
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        self.seen.append(x)
+        return x[:, self.spec.optical] + np.arange(len(self.spec.outputs), dtype=np.float32).reshape(1, -1, 1, 1)
+
+
+def patches(folder: Path) -> Path:
+    sources = {kind: folder / f"{kind}.tif" for kind in KINDS}
+    for seed, kind in enumerate(KINDS):
+        write_tif(sources[kind], fake_patch(kind, seed, size=24))
+    make_sen12mscr(folder / "root", {region: [1] for region in load_split("sen12mscr", "test").names}, sources)
+    return folder / "root"
+
+
+def test_planes_are_picked_and_bands_given_back_by_name(tmp_path: Path) -> None:
+    benchmark = open_benchmark("sen12mscr", patches(tmp_path))
+    sample = benchmark.samples[0]
+    optical = Drawn(SEN12MSCR_OPTICAL)
+    restored = method_from_predictor(optical, "optical").restore(sample, benchmark.spec)
+    np.testing.assert_array_equal(optical.seen[0][0], sample["inputs"][2:].numpy())
+    assert torch.equal(restored, sample["inputs"][2:] + torch.arange(13.0).view(13, 1, 1))
+
+    names = SEN12MSCR.outputs[::-1]
+    turned = replace(SEN12MSCR_OPTICAL, slots=SEN12MSCR_OPTICAL.slots[::-1], outputs=names)
+    drawn = Drawn(turned)
+    restored = method_from_predictor(drawn, "turned").restore(sample, benchmark.spec)
+    np.testing.assert_array_equal(drawn.seen[0][0], sample["inputs"][2:].numpy()[::-1])
+    assert torch.equal(restored, sample["inputs"][2:] + torch.arange(12.0, -1, -1).view(13, 1, 1))
+
+    reference = replace(SEN12MSCR.slots[0], name="reference:red", optional=True)
+    more = Drawn(replace(SEN12MSCR, slots=(reference, *SEN12MSCR.slots)))
+    method_from_predictor(more, "more").restore(sample, benchmark.spec)
+    assert not more.seen[0][0, 0].any()
+    np.testing.assert_array_equal(more.seen[0][0, 1:], sample["inputs"].numpy())
+
+
+@pytest.mark.parametrize(
+    ("data", "takes", "message"),
+    [
+        (TRUE_COLOUR, RICE2, "the images hold red green blue and the weights take swir16 nir08 red: swir16 nir08 are"),
+        (RICE2, TRUE_COLOUR, "green blue are missing"),
+        (SEN12MSCR, TRUE_COLOUR, "red of the images is 0 to 1 as 0 to 5 and the weights take 0 to 0.3558 as 0 to 1"),
+        (TRUE_COLOUR, replace(TRUE_COLOUR, outputs=("red",)), "Give weights that restore green blue too"),
+    ],
+)
+def test_weights_that_take_or_give_other_bands_are_refused_before_anything_is_written(
+    root: Path, tmp_path: Path, data: InputSpec, takes: InputSpec, message: str
+) -> None:
+    samples = PairFolder(root / "cloudy", root / "clear")
+    benchmark = Benchmark(samples, replace(DATASETS["rice1"], spec=data), "test", "0")
+    with pytest.raises(ConfigError, match="mine does not fit rice1: ") as refused:
+        evaluate(benchmark, [method_from_predictor(Drawn(takes), "mine")], ["att-cr"], tmp_path / "out")
+    assert message in str(refused.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_shipped_weights_run_on_pairs_whose_bands_are_named_and_on_no_others(root: Path, tmp_path: Path) -> None:
+    run = CliRunner().invoke
+    options = ["evaluate", "--data", "pairs", "--root", str(root), "--weights", "rice2-small", "--out", str(tmp_path)]
+    wrong = run(app, options)
+    assert isinstance(wrong.exception, ConfigError)
+    assert "rice2-small does not fit pairs: the images hold red green blue" in str(wrong.exception)
+    right = run(app, [*options, "--slots", "swir16,nir08,red"])
+    assert right.exit_code == 0, right.output
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["made with"]["data"]["slots"] == ["swir16", "nir08", "red"]
+    assert list(report["protocols"]) == ["att-cr"]
+
+
+def test_figures_show_red_green_and_blue_by_name_and_false_colour_as_it_is() -> None:
     image = np.zeros((13, 4, 4))
     image[[3, 2, 1], :, :] = np.array([0.1, 0.2, 0.5]).reshape(3, 1, 1)
-    assert viz.picture(image)[0, 0].tolist() == pytest.approx([0.3, 0.6, 1.0])
-    assert viz.picture(image[:3] + 0.25)[0, 0].tolist() == pytest.approx([0.25, 0.75, 0.45])
+    assert viz.picture(image, SEN12MSCR)[0, 0].tolist() == pytest.approx([0.1 / 0.3558, 0.2 / 0.3558, 1.0])
+    for spec in (RICE2, TRUE_COLOUR):
+        assert viz.picture(image[1:4], spec)[0, 0].tolist() == pytest.approx([0.5, 0.2, 0.1])
+    turned = replace(TRUE_COLOUR, slots=TRUE_COLOUR.slots[::-1], outputs=("blue", "green", "red"))
+    assert viz.picture(image[1:4], turned)[0, 0].tolist() == pytest.approx([0.1, 0.2, 0.5])
+    one = replace(TRUE_COLOUR, outputs=("green",))
+    assert viz.picture(image[1:2], one)[0, 0].tolist() == pytest.approx([0.5, 0.5, 0.5])
 
 
 @pytest.mark.slow

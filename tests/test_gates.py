@@ -13,9 +13,12 @@ from attcr.cli import app
 from attcr.data.pairs import read_image
 from attcr.errors import ConfigError, DataError
 from attcr.gates import GateTrace, StageGate, draw_gates, save_one_channel, trace_files, trace_gates
-from attcr.networks.ablations import AblationConfig, build_network
+from attcr.networks import build_network
+from attcr.networks.ablations import AblationConfig
 from attcr.networks.attcr import ATTCR, ATTCRConfig
-from attcr.weights import convert_official, save_model
+from attcr.official import convert_official
+from attcr.spec import RICE2, SEN12MSCR, TRUE_COLOUR, InputSpec
+from attcr.weights import save_model
 from fakes import fake_image
 
 TINY = {"dim": 8, "blocks": (1, 2, 1, 1, 1), "heads": (2, 2, 4, 2, 2)}
@@ -24,7 +27,12 @@ TINY = {"dim": 8, "blocks": (1, 2, 1, 1, 1), "heads": (2, 2, 4, 2, 2)}
 @pytest.fixture
 def model() -> ATTCR:
     torch.manual_seed(0)
-    return ATTCR(ATTCRConfig(**TINY)).eval()  # type: ignore[arg-type]
+    return with_spec(ATTCR(ATTCRConfig(**TINY)).eval())  # type: ignore[arg-type]
+
+
+def with_spec(model: ATTCR, spec: InputSpec = TRUE_COLOUR) -> ATTCR:
+    model.spec = spec  # type: ignore[assignment]
+    return model
 
 
 def stage_gate(gate: np.ndarray, brightness: np.ndarray) -> StageGate:
@@ -40,6 +48,8 @@ def test_a_trace_holds_what_the_network_multiplied(
     settings = {**TINY, "scales": scales}
     config = AblationConfig(**settings, replacement="swin") if replacement else ATTCRConfig(**settings)  # type: ignore[arg-type]
     model = build_network(config).eval()
+    assert isinstance(model, ATTCR)
+    with_spec(model)
     into_out: list[torch.Tensor] = []
     hooks = [
         list(stage.children())[-1].attention.out.register_forward_pre_hook(lambda _, args: into_out.append(args[0][0]))  # type: ignore[union-attr]
@@ -80,7 +90,7 @@ def test_the_one_channel_is_the_one_that_holds_back_what_is_bright_in_all_images
     traces = {}
     for name, swap in (("a", 1), ("b", -1)):  # channel 0 holds back in one image only, channel 1 in both
         gates = stage_gate(np.stack([2 - swap * light, 2 - light + 0.3 * light[::-1], 2 + light]), light)
-        traces[name] = GateTrace(image, image, (gates, gates))
+        traces[name] = GateTrace(image, image, (gates, gates), TRUE_COLOUR)
     assert save_one_channel(tmp_path / "one.png", traces) == 1
 
 
@@ -122,13 +132,27 @@ def test_what_cannot_be_drawn_is_refused(model: ATTCR, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="same name"):
         trace_files(model, [tmp_path / "a" / "x.png", tmp_path / "b" / "x.png"])
     Image.fromarray(fake_image("x")).save(tmp_path / "x.png")
-    radar = ATTCR(ATTCRConfig(**TINY, in_channels=5, residual=(2, 3, 4)))  # type: ignore[arg-type]
-    with pytest.raises(DataError, match=r"3 bands of uint8.*take 5"):
+    radar = ATTCR(ATTCRConfig(**{**ATTCRConfig.preset("sen12mscr").__dict__, **TINY}))
+    with pytest.raises(ConfigError, match="does not say what it takes"):
         trace_files(radar, [tmp_path / "x.png"])
+    with pytest.raises(DataError, match=r"3 bands of uint8.*take 15 \(sar:vv sar:vh coastal"):
+        trace_files(with_spec(radar, SEN12MSCR), [tmp_path / "x.png"])
+
+
+def test_brightness_and_picture_are_of_the_bands_and_not_of_the_radar() -> None:
+    torch.manual_seed(0)
+    model = with_spec(ATTCR(ATTCRConfig(**{**ATTCRConfig.preset("sen12mscr").__dict__, **TINY})), SEN12MSCR)
+    image = torch.rand(15, 16, 16)
+    trace = trace_gates(model, image)
+    np.testing.assert_allclose(trace.stages[0].brightness, image[2:].mean(0).numpy(), rtol=1e-5)
+    assert trace.cloudy.shape == trace.restored.shape == (13, 16, 16)
+    shown = np.clip(image[[5, 4, 3]].numpy() / 5 / 0.3558, 0, 1).transpose(1, 2, 0)
+    np.testing.assert_allclose(trace.picture(trace.cloudy), shown, rtol=1e-6)
 
 
 def test_trained_gates_tell_cloud_from_ground(shared: Path, shared_data: Path, tmp_path: Path) -> None:
-    trained = convert_official(shared / "weights" / "rice2-dim24-629steps.safetensors", tmp_path / "w.safetensors")
+    source = shared / "weights" / "rice2-dim24-629steps.safetensors"
+    trained = convert_official(source, tmp_path / "w.safetensors", spec=RICE2)
     image = torch.from_numpy(read_image(shared_data / "rice2" / "cloud" / "232.webp")[:, ::2, ::2] / np.float32(255))
     second = trace_gates(trained, image).stages[1]
     assert second.size_correlation.min() < -0.8

@@ -11,9 +11,10 @@ SOURCE = Path(__file__).parents[1] / "src" / "attcr"
 LAYERS = [
     {"errors"},
     {"files", "addresses", "sensors"},
-    {"ops", "scenes", "protocols", "hub"},
-    {"networks", "data", "viz"},
-    {"weights", "complexity", "gates"},
+    {"ops", "products", "protocols", "hub"},
+    {"networks", "spec"},
+    {"scenes", "weights", "complexity", "data", "viz"},
+    {"official", "predict", "gates"},
     {"restore", "evaluate", "export"},
     {"fleet", "train", "serve", "xarray", "demo"},
     {"cli"},

@@ -2,6 +2,8 @@
 
 import json
 import pickle
+from dataclasses import asdict, replace
+from hashlib import sha256 as sha256_of
 from pathlib import Path
 
 import pystac
@@ -13,22 +15,33 @@ from pystac.extensions.mlm import AssetGeneralMLMExtension, MLMExtension
 from torch import Tensor
 
 import attcr.networks.attcr
-from attcr.errors import WeightsError
+from attcr.errors import AttcrWarning, ConfigError, WeightsError
+from attcr.files import sha256
 from attcr.networks.attcr import ATTCR, ATTCRConfig
+from attcr.official import convert_official, from_official
 from attcr.ops import naive_triangular_attention
-from attcr.weights import (
-    Published,
-    convert_official,
-    find_weights,
-    from_official,
-    load_model,
-    published,
-    read_metadata,
-    save_model,
-    sha256,
-)
+from attcr.spec import RICE2, SEN12MSCR, SEN12MSCR_OPTICAL, TRUE_COLOUR, InputSpec
+from attcr.weights import Published, find_weights, load_model, published, read_header, read_metadata, save_model
 
 SMALL = ATTCRConfig(dim=8, blocks=(1, 1, 1, 1, 1), heads=(2, 2, 2, 2, 2))
+
+
+SHIPPED_TENSORS = {
+    "rice2-small": "8300176a76e461879d4c50c785930fc9cc74da95b1a65be96b1760dd83f01517",
+    "rgb-thin": "b3e7c4f932c5f03229590a790fa3a961df35bbe67455dc3d86913122002f2501",
+}
+"""Of the numbers as they were trained: a file may be saved anew with other words, never with other numbers."""
+
+
+def _tensors_sha256(path: Path) -> str:
+    whole = sha256_of()
+    for name, tensor in sorted(safetensors.torch.load_file(path).items()):
+        whole.update(name.encode() + tensor.numpy().tobytes())
+    return whole.hexdigest()
+
+
+def _tuples(value: object) -> object:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def read_parity(shared: Path, name: str) -> tuple[dict[str, Tensor], dict[str, Tensor], tuple[int, ...]]:
@@ -59,13 +72,72 @@ def test_the_authors_network_is_reproduced(shared: Path, name: str, impl: str, m
 
 def test_a_saved_model_comes_back_the_same(tmp_path: Path) -> None:
     model, image = ATTCR(SMALL), torch.rand(1, 3, 16, 16)
-    digest = save_model(model, tmp_path / "w.safetensors", provenance={"sensor": "rgb8", "scores": {"psnr": 1.5}})
+    provenance = {"sensor": "rgb8", "scores": {"psnr": 1.5}}
+    digest = save_model(model, tmp_path / "w.safetensors", spec=RICE2, provenance=provenance)
     assert digest == sha256(tmp_path / "w.safetensors")
     loaded = load_model(tmp_path / "w.safetensors")
     assert loaded.config == SMALL
+    assert loaded.spec == RICE2
+    header = read_header(tmp_path / "w.safetensors")
+    assert (header.network, header.spec, header.provenance) == ("attcr", RICE2, provenance)
+    assert header.config["dim"] == 8
     assert not loaded.training
     assert torch.equal(loaded(image), model.eval()(image))
     assert json.loads(read_metadata(tmp_path / "w.safetensors")["provenance"])["sensor"] == "rgb8"
+    assert [path.name for path in tmp_path.iterdir()] == ["w.safetensors"]
+
+
+def save_as_attcr_1(model: ATTCR, path: Path) -> None:
+    """Write a file as it was before weights said what they take."""
+    tensors = dict(model.state_dict())
+    told = {"format": "attcr-1", "config": json.dumps(asdict(model.config)), "provenance": '{"steps": 3}'}
+    content = safetensors.torch.save(tensors, told)
+    start = 8 + int.from_bytes(content[:8], "little")
+    digest = sha256_of(json.dumps(json.loads(content[8:start]), sort_keys=True).encode() + content[start:]).hexdigest()
+    safetensors.torch.save_file(tensors, path, {**told, "sha256": digest})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "spec"), [(3, 3, TRUE_COLOUR), (15, 13, SEN12MSCR), (13, 13, SEN12MSCR_OPTICAL)]
+)
+def test_a_file_without_a_spec_is_taken_for_what_its_channels_stood_for_with_a_warning(
+    inputs: int, outputs: int, spec: InputSpec, tmp_path: Path
+) -> None:
+    residual = tuple(range(inputs - outputs, inputs))
+    config = replace(SMALL, in_channels=inputs, out_channels=outputs, residual=residual)
+    model, image = ATTCR(config).eval(), torch.rand(1, inputs, 16, 16)
+    save_as_attcr_1(model, tmp_path / "old.safetensors")
+    with pytest.warns(AttcrWarning, match=r"old\.safetensors: saved before weights said what they take \(attcr-1\)"):
+        loaded = load_model(tmp_path / "old.safetensors")
+    assert (loaded.spec, loaded.config) == (spec, config)
+    with torch.no_grad():
+        assert torch.equal(loaded(image), model(image))
+    save_model(loaded, tmp_path / "new.safetensors")  # its own spec goes along
+    assert read_header(tmp_path / "new.safetensors").spec == spec
+
+
+def test_a_file_without_a_spec_names_other_bands_by_number_and_refuses_what_it_cannot_tell(tmp_path: Path) -> None:
+    save_as_attcr_1(ATTCR(replace(SMALL, in_channels=4, out_channels=4, residual=(0, 1, 2, 3))), tmp_path / "4")
+    with pytest.warns(AttcrWarning, match="attcr-1"):
+        assert read_header(tmp_path / "4").spec.outputs == ("band 1", "band 2", "band 3", "band 4")
+    save_as_attcr_1(ATTCR(replace(SMALL, in_channels=5, residual=(2, 3, 4))), tmp_path / "5")
+    with (
+        pytest.warns(AttcrWarning, match="attcr-1"),
+        pytest.raises(WeightsError, match="what its 5 inputs stand for cannot be told"),
+    ):
+        read_header(tmp_path / "5")
+
+
+def test_weights_are_not_saved_without_a_spec_or_with_another_networks(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="does not say what it takes"):
+        save_model(ATTCR(SMALL), tmp_path / "w.safetensors")
+    with pytest.raises(ConfigError, match=r"takes 3 planes and gives 3; the spec names 15 \(sar:vv .*\) and 13"):
+        save_model(ATTCR(SMALL), tmp_path / "w.safetensors", spec=SEN12MSCR)
+    with pytest.raises(ConfigError, match="and 6: it is the spec of another network"):
+        save_model(ATTCR(SMALL), tmp_path / "w.safetensors", spec=replace(TRUE_COLOUR, spread=True))
+    spread = ATTCR(replace(SMALL, out_channels=6))
+    save_model(spread, tmp_path / "w.safetensors", spec=replace(TRUE_COLOUR, spread=True))
+    assert load_model(tmp_path / "w.safetensors").spec.spread  # type: ignore[union-attr]
     assert [path.name for path in tmp_path.iterdir()] == ["w.safetensors"]
 
 
@@ -75,7 +147,10 @@ def test_a_published_network_is_what_the_table_says(name: str) -> None:
     assert find_weights(name) == entry.path
     assert (sha256(entry.path), entry.path.stat().st_size) == (entry.sha256, entry.bytes)
     model = load_model(name)
-    assert model.config == entry.config
+    assert asdict(model.config) == {key: _tuples(value) for key, value in entry.config.items()}
+    assert model.spec == entry.spec == {"rice2-small": RICE2, "rgb-thin": TRUE_COLOUR}[name]
+    assert {tensor.dtype for tensor in safetensors.torch.load_file(entry.path).values()} == {torch.float16}
+    assert SHIPPED_TENSORS[name] == _tensors_sha256(entry.path)
     assert entry.scores
     assert entry.limits
     assert (Path(__file__).parents[1] / "docs" / "models" / f"{name}.md").is_file()
@@ -109,13 +184,13 @@ def test_its_stac_item_is_read_by_pystac(name: str) -> None:
 
 def test_half_precision_files_load_as_float32(tmp_path: Path) -> None:
     model = ATTCR(SMALL)
-    save_model(model.half(), tmp_path / "w.safetensors")
+    save_model(model.half(), tmp_path / "w.safetensors", spec=TRUE_COLOUR)
     assert next(load_model(tmp_path / "w.safetensors").parameters()).dtype == torch.float32
 
 
 def test_a_damaged_byte_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "w.safetensors"
-    save_model(ATTCR(SMALL), path)
+    save_model(ATTCR(SMALL), path, spec=TRUE_COLOUR)
     content = bytearray(path.read_bytes())
     content[-100] ^= 1
     path.write_bytes(content)
@@ -123,12 +198,12 @@ def test_a_damaged_byte_is_noticed(tmp_path: Path) -> None:
         load_model(path)
 
 
-@pytest.mark.parametrize("what", ["dtype", "config", "names", "shape", "provenance"])
+@pytest.mark.parametrize("what", ["dtype", "config", "spec", "network", "names", "shape", "provenance"])
 def test_a_changed_header_is_refused_before_a_tensor_is_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     path = tmp_path / "w.safetensors"
-    save_model(ATTCR(SMALL).half(), path, provenance={"score": 1})
+    save_model(ATTCR(SMALL).half(), path, spec=TRUE_COLOUR, provenance={"score": 1})
     content = path.read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:start])
@@ -142,6 +217,10 @@ def test_a_changed_header_is_refused_before_a_tensor_is_built(
         )
     elif what == "provenance":
         header["__metadata__"]["provenance"] = "{}"
+    elif what == "network":
+        header["__metadata__"]["network"] = "ablation"
+    elif what == "spec":
+        header["__metadata__"]["spec"] = json.dumps(RICE2.to_json())
     elif what == "names":
         shape = header[first]["shape"]
         second = next(n for n in header if n not in (first, "__metadata__") and header[n]["shape"] == shape)
@@ -157,7 +236,7 @@ def test_a_changed_header_is_refused_before_a_tensor_is_built(
 
 def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "w.safetensors"
-    save_model(ATTCR(SMALL), path)
+    save_model(ATTCR(SMALL), path, spec=TRUE_COLOUR)
     path.write_bytes(path.read_bytes()[:-50])
     with pytest.raises(WeightsError, match="damaged"):
         load_model(path)
@@ -173,7 +252,7 @@ def test_a_pickled_file_is_refused_and_not_unpickled(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match="pickled"):
         load_model(path)
     with pytest.raises(WeightsError, match="weights_only=True"):
-        convert_official(path, tmp_path / "out.safetensors")
+        convert_official(path, tmp_path / "out.safetensors", spec=TRUE_COLOUR)
     assert not (tmp_path / "exploded").exists()
     assert not (tmp_path / "out.safetensors").exists()
 
@@ -192,17 +271,18 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_convert_reads_a_checkpoint_and_its_heads(shared: Path, tmp_path: Path) -> None:
     weights, tensors, heads = read_parity(shared, "rgb")
     torch.save({"params": weights}, tmp_path / "official.pth")
-    convert_official(tmp_path / "official.pth", tmp_path / "out.safetensors", heads=heads)
+    convert_official(tmp_path / "official.pth", tmp_path / "out.safetensors", spec=TRUE_COLOUR, heads=heads)
     with torch.no_grad():
         output = load_model(tmp_path / "out.safetensors")(tensors["input"])
     assert (output - tensors["output"]).abs().max() < 2e-6
     torch.save(weights, tmp_path / "bare.pth")
-    assert convert_official(tmp_path / "bare.pth", tmp_path / "out.safetensors").config.heads == (2, 2, 8, 2, 2)
+    bare = convert_official(tmp_path / "bare.pth", tmp_path / "out.safetensors", spec=TRUE_COLOUR)
+    assert bare.config.heads == (2, 2, 8, 2, 2)  # type: ignore[union-attr]
 
 
 def test_convert_reads_the_first_training(shared: Path, tmp_path: Path) -> None:
     source = shared / "weights" / "rice2-dim24-629steps.safetensors"
-    model = convert_official(source, tmp_path / "out.safetensors")
+    model = convert_official(source, tmp_path / "out.safetensors", spec=RICE2)
     assert model.config == ATTCRConfig.preset("small")
 
 

@@ -12,7 +12,7 @@ import json
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from pystac.extensions.mlm import (
 from pystac.extensions.raster import DataType
 
 from attcr.files import sha256
-from attcr.weights import Published, load_model, published, read_metadata, save_model
+from attcr.weights import Published, load_model, published, read_header, save_model
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "src" / "attcr" / "published"
@@ -48,8 +48,6 @@ class Words:
 
     purpose: str
     sensor: str
-    bands: tuple[str, ...]
-    """By STAC's common names; none where any three may come."""
     data: str
     limits: tuple[str, ...]
 
@@ -58,7 +56,6 @@ WORDS = {
     "rice2-small": Words(
         "thick and thin cloud on 8-bit RGB as in RICE2 (Landsat 8, false colour)",
         "8-bit RGB; trained on false-colour Landsat 8 at 30 m",
-        (),
         "RICE2 train list without near-duplicates of test (shipped split, see docs/data.md)",
         (
             "measuring surfaces: what is under thick cloud is plausible, not observed",
@@ -69,7 +66,6 @@ WORDS = {
     "rgb-thin": Words(
         "thin cloud and haze on true-colour 8-bit RGB",
         "8-bit RGB, true colour: pictures, Sentinel-2 and Landsat renderings",
-        ("red", "green", "blue"),
         "simulated thin cloud on 125 clear Sentinel-2 patches of 10 tiles, T22MCT and T50JML held out; no RICE image, "
         "but how thick the veils and how varied the tones are was set after looking at the 100 RICE1 pairs "
         "(docs/data.md, docs/results/rgb-thin.md)",
@@ -84,15 +80,14 @@ WORDS = {
 
 def half(weights: str, target: str) -> None:
     """Save weights as float16, with what they tell of themselves."""
-    provenance = json.loads(read_metadata(weights)["provenance"])
-    save_model(load_model(weights).half(), target, provenance=provenance)
+    save_model(load_model(weights).half(), target, provenance=read_header(weights).provenance)
 
 
 def publish(weights: str, reports: list[str]) -> None:
     """Publish one network."""
     name = Path(weights).stem
-    words, model = WORDS[name], load_model(weights)
-    provenance = json.loads(read_metadata(weights)["provenance"])
+    words, header = WORDS[name], read_header(weights)
+    provenance = dict(header.provenance)
     digest = sha256(weights)
     read = []
     for report in reports:
@@ -104,7 +99,8 @@ def publish(weights: str, reports: list[str]) -> None:
     entry: dict[str, Any] = {
         "sha256": digest,
         "bytes": Path(weights).stat().st_size,
-        "config": asdict(model.config),
+        "network": header.network,
+        "config": header.config,
         "purpose": words.purpose,
         "sensor": words.sensor,
         "data": words.data,
@@ -180,7 +176,9 @@ def _card(entry: Published, reports: list[dict[str, Any]]) -> str:
         "|---|---|",
         f"| trained on | {entry.data} |",
         f"| training | {entry.training} |",
-        f"| network | ATT-CR, dim {entry.config.dim}, scales {entry.config.scales} |",
+        f"| network | {entry.network}: {', '.join(f'{name} {value}' for name, value in entry.config.items())} |",
+        f"| takes | {', '.join(slot.name for slot in entry.spec.slots)}; {', '.join(entry.spec.products)} |",
+        f"| removes | {', '.join(entry.spec.removes)} |",
         f"| file | {entry.bytes:,} bytes, float16, sha256 `{entry.sha256}` |",
         f"| licence | {entry.licence} |",
         f"| code | commit {entry.commit} |",
@@ -229,27 +227,27 @@ def _item(entry: Published) -> pystac.Item:
     )
     AssetGeneralMLMExtension.ext(item.assets["weights"], add_if_missing=True).apply(artifact_type="safetensors")
     item.stac_extensions.append(FILE_SCHEMA)
-    bands = WORDS[entry.name].bands
-    if bands:
-        item.properties["bands"] = [{"name": name, "eo:common_name": name} for name in bands]
-        item.stac_extensions.append(EO_SCHEMA)
+    bands = [slot.name for slot in entry.spec.slots]
+    item.properties["bands"] = [{"name": slot.name, "eo:common_name": slot.name} for slot in entry.spec.bands]
+    item.stac_extensions.append(EO_SCHEMA)
     mlm = MLMExtension.ext(item, add_if_missing=True)
-    shape, order = [-1, 3, -1, -1], ["batch", "channel", "height", "width"]
+    order = ["batch", "channel", "height", "width"]
+    into, out = ([-1, len(planes), -1, -1] for planes in (entry.spec.slots, entry.spec.outputs))
     scaling = ValueScaling.create(ValueScalingType.MIN_MAX, minimum=0, maximum=255)
     mlm.apply(
         name=entry.name,
-        architecture="ATT-CR (Adaptive Triangular Transformer)",
+        architecture={"attcr": "ATT-CR (Adaptive Triangular Transformer)"}.get(entry.network, entry.network),
         tasks=[TaskType.GENERATIVE],
         input=[
             ModelInput.create(
                 "cloudy",
-                list(bands),
-                InputStructure.create(shape, order, DataType.FLOAT32),
+                bands,
+                InputStructure.create(into, order, DataType.FLOAT32),
                 value_scaling=scaling,
             )
         ],
         output=[
-            ModelOutput.create("clear", [TaskType.GENERATIVE], ResultStructure.create(shape, order, DataType.FLOAT32))
+            ModelOutput.create("clear", [TaskType.GENERATIVE], ResultStructure.create(out, order, DataType.FLOAT32))
         ],
         framework="PyTorch",
         total_parameters=sum(p.numel() for p in load_model(entry.name).parameters()),

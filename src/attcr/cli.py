@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from attcr import __version__
 from attcr.errors import AttcrError, ConfigError
@@ -71,48 +72,100 @@ def _root(
     """Remove clouds from satellite images with ATT-CR."""
 
 
-@app.command()
+class _Naming(TyperCommand):
+    """A command whose help names the data sets and networks; they are looked up only when help is asked for."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help with the names in the place of {datasets} and {networks}."""
+        from attcr.data import DATASETS
+        from attcr.networks import NETWORKS
+
+        names = {"{datasets}": ", ".join(DATASETS), "{networks}": ", ".join(NETWORKS)}
+        for param in self.params:
+            for place, text in names.items():
+                if getattr(param, "help", None):
+                    param.help = param.help.replace(place, text)  # type: ignore[attr-defined]
+        super().format_help(ctx, formatter)
+
+
+@app.command(cls=_Naming)
 def info(
-    preset: Annotated[str, typer.Option(help="rice1, rice2, tcloud, sen12mscr, small or tiny.")] = "rice2",
+    preset: Annotated[
+        str | None, typer.Option(help="Of ATT-CR: rice1, rice2 (the default), tcloud, sen12mscr, small or tiny.")
+    ] = None,
+    network: Annotated[str, typer.Option(help="{networks}.")] = "attcr",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of the network, as dim=16; may be given again.")
+    ] = None,
     size: Annotated[int, typer.Option(min=8, help="Height and width of the image in pixels.")] = 256,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print what a network costs: parameters, multiply-adds, stages, memory."""
+    from dataclasses import asdict
+
     from attcr.complexity import measure
+    from attcr.networks import NETWORKS, make_config
     from attcr.networks.attcr import ATTCRConfig
 
-    cost = measure(ATTCRConfig.preset(preset), size, size)
+    chosen: dict[str, Any] = {}
+    if network in NETWORKS and issubclass(NETWORKS[network].config, ATTCRConfig):
+        preset = preset or "rice2"
+        chosen = asdict(ATTCRConfig.preset(preset))
+    elif preset is not None:
+        raise ConfigError(f"--preset {preset} is of ATT-CR and has no effect on {network}: leave it out")
+    cost = measure(make_config(network, {**chosen, **_read_settings(settings or [])}), size, size)
+    name = " ".join([*([] if network == "attcr" else [network]), *([preset] if preset else []), *(settings or [])])
     if as_json:
-        typer.echo(json.dumps({"preset": preset, "size": size, **cost.to_dict()}, indent=2))
+        about = {"network": network, "preset": preset, "settings": settings or [], "size": size}
+        typer.echo(json.dumps({**about, **cost.to_dict()}, indent=2))
         return
-    typer.echo(f"{preset} at {size} x {size}")
+    typer.echo(f"{name} at {size} x {size}")
     typer.echo(f"  parameters      {cost.parameters:,}")
-    typer.echo(f"  multiply-adds   {cost.multiply_adds_paper / 1e9:.2f} G as the paper counts (no triangular product)")
-    typer.echo(f"                  {cost.multiply_adds / 1e9:.2f} G in truth")
+    if cost.multiply_adds_paper == cost.multiply_adds:
+        typer.echo(f"  multiply-adds   {cost.multiply_adds / 1e9:.2f} G")
+    else:
+        counted = f"{cost.multiply_adds_paper / 1e9:.2f} G as the paper counts (no triangular product)"
+        typer.echo(f"  multiply-adds   {counted}\n                  {cost.multiply_adds / 1e9:.2f} G in truth")
     for number, (channels, height, width) in enumerate(cost.stages, 1):
         typer.echo(f"  stage {number}         {channels} x {height} x {width}")
     typer.echo(f"  activations     {cost.inference_bytes / 2**20:,.0f} MiB at most at once, to restore (float32)")
     typer.echo(f"                  {cost.training_bytes / 2**20:,.0f} MiB kept for one image, to train (float32)")
 
 
-@app.command()
+def _read_settings(given: list[str]) -> dict[str, Any]:
+    """Read NAME=VALUE options; a value is JSON, or else a text."""
+    read: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--set takes NAME=VALUE, got {text}")
+        try:
+            read[name] = json.loads(value)
+        except json.JSONDecodeError:
+            read[name] = value
+    return read
+
+
+@app.command(cls=_Naming)
 def convert(
     source: Annotated[Path, typer.Argument(help="The authors' checkpoint, .pth or .safetensors.")],
     target: Annotated[Path, typer.Argument(help="The .safetensors file to write.")],
+    data: Annotated[str, typer.Option(help="What it was trained on, which says what it takes and gives: {datasets}.")],
+    network: Annotated[str, typer.Option(help="Whose checkpoint it is: attcr or spagan.")] = "attcr",
     heads: Annotated[
         str | None, typer.Option(help="Heads of the five stages, as 2,2,8,2,2: shapes do not tell them.")
     ] = None,
 ) -> None:
-    """Turn a checkpoint of the authors' code into weights that attcr loads."""
-    from attcr.errors import ConfigError
+    """Turn a checkpoint of the authors' code, or of SpA-GAN's, into weights that attcr loads."""
+    from attcr.data import find_set
     from attcr.files import sha256
-    from attcr.weights import convert_official
+    from attcr.official import convert_official
 
     try:
         numbers = tuple(int(number) for number in heads.split(",")) if heads else None
     except ValueError:
         raise ConfigError(f"--heads {heads!r} is not a list of numbers such as 2,2,8,2,2") from None
-    model = convert_official(source, target, heads=numbers)
+    model = convert_official(source, target, spec=find_set(data).spec, network=network, heads=numbers)
     typer.echo(f"{target}: {sum(p.numel() for p in model.parameters()):,} parameters, sha256 {sha256(target)}")
 
 
@@ -216,9 +269,9 @@ def gates(
         typer.echo(path)
 
 
-@app.command()
+@app.command(cls=_Naming)
 def audit(
-    data: Annotated[str, typer.Option(help="rice1, rice2, tcloud, sen12mscr, or pairs (cloudy/ and clear/).")],
+    data: Annotated[str, typer.Option(help="{datasets}; pairs is cloudy/ and clear/ of your own.")],
     root: Annotated[Path, typer.Option(help="Folder of the data set, in its published layout.")],
     out: Annotated[Path | None, typer.Option(help="Folder for audit.json and the contact sheets.")] = None,
     lists: Annotated[
@@ -277,9 +330,9 @@ def _read_lists(given: list[str]) -> dict[str, list[str]]:
     return lists
 
 
-@app.command()
+@app.command(cls=_Naming)
 def evaluate(
-    data: Annotated[str, typer.Option(help="rice1, rice2, tcloud, sen12mscr, or pairs (ROOT/cloudy, ROOT/clear).")],
+    data: Annotated[str, typer.Option(help="{datasets}; pairs is ROOT/cloudy and ROOT/clear of your own.")],
     root: Annotated[Path, typer.Option(help="The folder that holds the data set.")],
     out: Annotated[Path, typer.Option(help="The report folder; part of the same evaluation is gone on with.")],
     weights: Annotated[
@@ -290,8 +343,11 @@ def evaluate(
     ] = None,
     baseline: Annotated[str | None, typer.Option(help="Evaluate nothing but a baseline: copy or mean-colour.")] = None,
     split: Annotated[str, typer.Option(help="train, val or test.")] = "test",
+    slots: Annotated[
+        str | None, typer.Option(help="Of pairs that are not red, green and blue: their bands, as swir16,nir08,red.")
+    ] = None,
     protocol: Annotated[
-        list[str] | None, typer.Option(help="A protocol, may be given again; by default the paper's for this data.")
+        list[str] | None, typer.Option(help="A protocol, may be given again; by default that of the data.")
     ] = None,
     device: Annotated[str, typer.Option(help="Where networks run: cpu, cuda, cuda:1, ...")] = "cpu",
 ) -> None:
@@ -308,14 +364,14 @@ def evaluate(
     baselines = {"copy": evaluation.COPY, "mean-colour": evaluation.MEAN_COLOUR}
     if bool(weights or predictions) == (baseline is not None) or (baseline and baseline not in baselines):
         raise ConfigError("give what to evaluate: --weights or --predictions, or else --baseline copy or mean-colour.")
-    benchmark = evaluation.open_benchmark(data, root, split)
+    bands = tuple(name.strip() for name in slots.split(",")) if slots else ()
+    benchmark = evaluation.open_benchmark(data, root, split, slots=bands)
     methods = [evaluation.method_from_weights(path, device=device) for path in weights or ()]
     methods += [evaluation.method_from_predictions(path, benchmark) for path in predictions or ()]
     if baseline:
         methods = [baselines[baseline]]
-    published = evaluation.PUBLISHED.get(data)
-    names = protocol or [published.protocol if published else "standard"]
-    columns = (TextColumn(f"{data} {split}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    names = protocol or [benchmark.data.protocol]
+    columns = (TextColumn(f"{data} {benchmark.part}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     with Bar(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=None)

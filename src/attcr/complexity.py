@@ -1,7 +1,7 @@
 """What a network costs: parameters, multiply-adds, activation memory. Runs on the meta device, without memory."""
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from attcr.networks.attcr import ATTCR, ATTCRConfig, Attention
+from attcr.networks import build_network
+from attcr.networks.attcr import ATTCR, Attention
 from attcr.ops import triangular_attention
 
 
@@ -25,7 +26,7 @@ class Complexity:
     multiply_adds: int
     """In truth: with the product."""
     stages: tuple[tuple[int, int, int], ...]
-    """(channels, height, width) that each stage gives."""
+    """(channels, height, width) that each stage gives; none where a network has no stages."""
     inference_bytes: int
     """Largest sum of activations alive at one time in float32, without gradients."""
     training_bytes: int
@@ -37,28 +38,26 @@ class Complexity:
 
 
 @runtime_checkable
-class CountedAttention(Protocol):
-    """An attention that states the cost of its own product."""
+class Counted(Protocol):
+    """A part of a network that states the cost of its own products, which no layer shows."""
 
     def products(self, height: int, width: int) -> int:
-        """Multiply-adds of the products on height x width pixels, all scales; layers not included."""
+        """Multiply-adds of the products on height x width pixels; layers not included."""
 
 
-def measure(
-    config: ATTCRConfig, height: int, width: int, *, network: Callable[[ATTCRConfig], ATTCR] = ATTCR
-) -> Complexity:
-    """Count the cost of one image of height x width in the network that `network` makes of the config."""
+def measure(config: Any, height: int, width: int) -> Complexity:
+    """Count the cost of one image of height x width in the network of a config, whichever of NETWORKS it is."""
     with torch.device("meta"):
-        model, trained = network(config).eval(), network(config)
+        model, trained = build_network(config).eval(), build_network(config)
         image = torch.empty(1, config.in_channels, height, width)
     counts = {"seen": 0, "unseen": 0}
     stages: list[tuple[int, int, int]] = []
     for module in model.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
             module.register_forward_hook(lambda m, _, out: _add(counts, "seen", out.numel() * m.weight[0].numel()))
-        elif isinstance(module, Attention):
-            module.register_forward_hook(lambda m, args, _: _count_attention(counts, m, args[0]))
-    for stage in model.stages:
+        elif isinstance(module, Attention | Counted):
+            module.register_forward_hook(lambda m, args, _: _count_products(counts, m, args[0]))
+    for stage in model.stages if isinstance(model, ATTCR) else ():
         stage.register_forward_hook(lambda *call: stages.append(tuple(call[2].shape[1:])))
     with torch.no_grad(), _peak_memory(_storages(model)) as peak:
         model(image)
@@ -76,9 +75,9 @@ def _add(counts: dict[str, int], kind: str, amount: int) -> None:
     counts[kind] += amount
 
 
-def _count_attention(counts: dict[str, int], module: Attention, x: Tensor) -> None:
+def _count_products(counts: dict[str, int], module: Attention | Counted, x: Tensor) -> None:
     """phi(q) . sum phi(k) is C a token and scale; states and their product with phi(q) are C * C/heads each."""
-    if isinstance(module, CountedAttention):
+    if isinstance(module, Counted):
         counts["seen"] += module.products(*x.shape[2:])
         return
     channels, tokens, scales = x.shape[1], x.shape[2] * x.shape[3], len(module.scales)
@@ -87,11 +86,11 @@ def _count_attention(counts: dict[str, int], module: Attention, x: Tensor) -> No
     counts[product] += scales * tokens * 2 * channels * channels // module.heads
 
 
-def _storages(model: ATTCR) -> set[int]:
+def _storages(model: nn.Module) -> set[int]:
     return {p.untyped_storage()._cdata for p in model.parameters()}
 
 
-def _saved_bytes(model: ATTCR, image: Tensor) -> int:
+def _saved_bytes(model: nn.Module, image: Tensor) -> int:
     """Bytes of the distinct tensors that autograd keeps, parameters left out."""
     parameters = _storages(model)
     saved: dict[int, Any] = {}

@@ -20,7 +20,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -30,17 +30,19 @@ import torch
 from torch import Tensor
 
 from attcr import __version__, viz
-from attcr.data import RICE1, RICE2, SEN12MSCR, TCLOUD, Pair, PairFolder, load_split
+from attcr.data import DataSet, Sample, Samples, find_set
 from attcr.data.pairs import images_in, read_image, some
+from attcr.data.sets import ALL
 from attcr.data.splits import names_sha256
 from attcr.errors import ConfigError, DataError, DataNotFoundError, ShapeError
 from attcr.files import sha256 as file_sha256
 from attcr.files import write_whole
+from attcr.predict import Predictor, open_predictor
 from attcr.protocols import Metric, Protocol, average, named, psnr
-from attcr.sensors import SEN12MSCR_RANGE
-from attcr.weights import find_weights, load_model
+from attcr.spec import InputSpec
+from attcr.weights import find_weights, read_header
 
-CLOUDY = 0.1
+CLOUDY_DIFFERENCE = 0.1
 """A pixel is called cloudy when any band of input and reference differ by more, where 1 is the peak."""
 PSNR_EDGES = (15, 20, 25, 35)
 """Bins of the input's own PSNR in dB."""
@@ -50,89 +52,58 @@ RESAMPLES = 2000
 """Bootstrap resamples behind each 95 % interval; their seed is 0."""
 
 Row = dict[str, Any]
-Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class Published:
-    """The paper's row for a data set, and what must be said when ours is put beside it."""
-
-    protocol: str
-    scores: Mapping[str, float]
-    size: int
-    """Pixels a side of the images as published."""
-    split: str
-    """How the paper's test images relate to ours; empty when they are the same."""
-
-
-PUBLISHED = {
-    "rice1": Published(
-        "att-cr",
-        {"psnr": 36.83, "ssim": 0.9629, "mae": 0.0135, "sam": 0.91},
-        512,
-        "the paper names no list; SpA-GAN's, which is used here, is very probably the one it used",
-    ),
-    "rice2": Published(
-        "att-cr",
-        {"psnr": 36.72, "ssim": 0.9183, "mae": 0.0149, "sam": 1.16},
-        512,
-        "the paper's 588/147 split was not published: this is another random split of the same images",
-    ),
-    "tcloud": Published("att-cr", {"psnr": 31.12, "ssim": 0.8908, "mae": 0.0226, "sam": 2.31}, 256, ""),
-    "sen12mscr": Published("att-cr-sen12", {"psnr": 29.97, "ssim": 0.902, "mae": 0.024, "sam": 7.484}, 256, ""),
-}
 
 
 @dataclass(frozen=True)
 class Benchmark:
     """The images to score on, and what a report must say of them."""
 
-    pairs: PairFolder | SEN12MSCR
-    data: str
-    """The data set's name."""
+    samples: Samples
+    data: DataSet
     part: str
-    """Which part of it: train, val or test; `all` for any two folders."""
+    """Which part of it: train, val or test; `all` for a set without lists."""
     split_sha256: str
     """The sha256 of the list that names the images."""
-    span: float = 1.0
-    """The model's value where a protocol's is 1."""
-    levels: float = 255.0
-    """The digital number where a protocol's value is 1: how predictions stored as integers are read."""
+
+    @property
+    def spec(self) -> InputSpec:
+        """What the planes of the images are."""
+        return self.data.spec
 
     def unit(self, image: Tensor) -> Tensor:
-        """Give an image in the model's range as protocols want it, where 1 is the peak."""
-        return image / self.span
+        """Give an image in the range of its spec as protocols want it, where 1 is the peak."""
+        return image / self.spec.span
 
 
-def open_benchmark(data: str, root: str | os.PathLike[str], part: str = "test") -> Benchmark:
-    """Open `rice1`, `rice2`, `tcloud` or `sen12mscr` at a root; `pairs` is ROOT/cloudy and ROOT/clear."""
-    if data == "pairs":
-        folder = PairFolder(Path(root, "cloudy"), Path(root, "clear"))
-        return Benchmark(folder, data, "all", names_sha256(folder.names))
-    split = load_split(data, part)
-    if data == "sen12mscr":
-        return Benchmark(SEN12MSCR(root, part), data, part, split.sha256, SEN12MSCR_RANGE.span, 10000.0)
-    kind = {"rice1": RICE1, "rice2": RICE2, "tcloud": TCLOUD}[data]
-    return Benchmark(kind(root, part), data, part, split.sha256)
+def open_benchmark(
+    data: str | DataSet, root: str | os.PathLike[str], part: str = "test", *, slots: Sequence[str] = ()
+) -> Benchmark:
+    """Open a part of a data set, by its name in DATASETS; `slots` are the bands of images of your own (`pairs`)."""
+    chosen = (find_set(data) if isinstance(data, str) else data).told(slots=slots)
+    part = part if chosen.parts else ALL
+    samples = chosen.open(root, part)
+    return Benchmark(samples, chosen, part, chosen.part_sha256(part, samples))
 
 
 @dataclass(frozen=True)
 class Method:
-    """Something that restores a pair's cloudy image, with the name and origin its rows will bear."""
+    """Something that restores a sample, with the name and origin its rows will bear."""
 
     name: str
-    restore: Callable[[Pair], Tensor]
-    """Gives (C, H, W) like the pair's `clear`, in the model's range, not clamped."""
+    restore: Callable[[Sample, InputSpec], Tensor]
+    """Gives (C, H, W) like the sample's `clear`, in the same range, not clamped. The spec says what the planes are."""
     source: Mapping[str, Any] = field(default_factory=dict)
     """Where it comes from: files with their sha256, settings."""
+    takes: InputSpec | None = None
+    """What it takes and gives; None where that is no matter."""
 
 
-def _optical(pair: Pair) -> Tensor:
-    return pair["cloudy"][-pair["clear"].shape[0] :]
+def _optical(sample: Sample, spec: InputSpec) -> Tensor:
+    return sample["inputs"][spec.optical]
 
 
-def _mean_colour(pair: Pair) -> Tensor:
-    optical = _optical(pair)
+def _mean_colour(sample: Sample, spec: InputSpec) -> Tensor:
+    optical = _optical(sample, spec)
     return optical.mean((1, 2), keepdim=True).expand_as(optical)
 
 
@@ -142,24 +113,32 @@ MEAN_COLOUR = Method("input's mean colour", _mean_colour)
 """A flat image of the cloudy image's mean colour."""
 
 
+def method_from_predictor(predictor: Predictor, name: str, source: Mapping[str, Any] | None = None) -> Method:
+    """Give a predictor as a method, run on whole images; planes are picked, and bands given back, by their names."""
+    takes = predictor.spec
+
+    def restore(sample: Sample, spec: InputSpec) -> Tensor:
+        inputs = sample["inputs"].numpy()
+        absent = np.zeros(inputs.shape[1:], np.float32)
+        planes = [absent if at is None else inputs[at] for at in takes.pick(spec.slots)]
+        restored = predictor(np.stack(planes)[None])[0]
+        return torch.from_numpy(restored[[takes.outputs.index(band) for band in spec.outputs]])
+
+    return Method(name, restore, {**predictor.identity, **(source or {})}, takes)
+
+
 def method_from_weights(source: str | os.PathLike[str], *, device: str = "cpu") -> Method:
-    """Give the network of published or other weights as a method, run on whole images, named after the file."""
+    """Give the network of published or other weights as a method, named after the file."""
     file = find_weights(source)
-    model = load_model(file).to(device)
-
-    def restore(pair: Pair) -> Tensor:
-        with torch.inference_mode():
-            restored: Tensor = model(pair["cloudy"][None].to(device))[0]
-        return restored.float().cpu()
-
+    header = read_header(file)
     made_of = {
         "weights": file.name,
         "sha256": file_sha256(file),
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "config": asdict(model.config),
+        "network": header.network,
+        "config": dict(header.config),
         "device": device,
     }
-    return Method(file.stem, restore, made_of)
+    return method_from_predictor(open_predictor(file, device=device), file.stem, made_of)
 
 
 def method_from_predictions(folder: str | os.PathLike[str], benchmark: Benchmark) -> Method:
@@ -168,17 +147,17 @@ def method_from_predictions(folder: str | os.PathLike[str], benchmark: Benchmark
     Integers are digital numbers (8-bit: 255 is the peak), floats (TIFF) are where 1 is the peak.
     """
     files = images_in(Path(folder))
-    names = list(benchmark.pairs.names)
+    names = list(benchmark.samples.names)
     missing = [name for name in names if name not in files]
     if missing:
         raise DataNotFoundError(
             f"{len(missing)} of {len(names)} images have no prediction in {folder}: {some(missing)}"
         )
 
-    def restore(pair: Pair) -> Tensor:
-        values = read_image(files[pair["name"]])
-        peak = benchmark.levels if values.dtype.kind in "iu" else 1.0
-        return torch.from_numpy(values.astype(np.float32)) / (peak / benchmark.span)
+    def restore(sample: Sample, spec: InputSpec) -> Tensor:
+        values = read_image(files[sample["name"]])
+        peak = benchmark.data.levels if values.dtype.kind in "iu" else 1.0
+        return torch.from_numpy(values.astype(np.float32)) / (peak / spec.span)
 
     digests = (f"{name} {file_sha256(files[name])}\n" for name in names)
     source = {
@@ -194,7 +173,7 @@ def evaluate(
     protocols: Sequence[str],
     out: str | os.PathLike[str],
     *,
-    progress: Progress | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Score the methods and write the report folder; give what is in its `report.json`.
 
@@ -205,9 +184,11 @@ def evaluate(
     methods = [*methods, *(baseline for baseline in (COPY, MEAN_COLOUR) if baseline not in methods)]
     if len({method.name for method in methods}) < len(methods):
         raise ConfigError(f"two methods bear one name: {some([method.name for method in methods])}; rename a file.")
+    for method in methods:
+        _check_fit(method, benchmark)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    names = list(benchmark.pairs.names)
+    names = list(benchmark.samples.names)
     about = _describe(benchmark, names, methods, rules)
     started = time.time()
     with _Rows(folder / "rows.jsonl", about, names) as rows:
@@ -216,7 +197,7 @@ def evaluate(
             for index in range(at, len(names)):
                 if progress:
                     progress(index, len(names))
-                rows.append(_score(benchmark.pairs[index], benchmark, methods, rules, pool))
+                rows.append(_score(benchmark.samples[index], benchmark, methods, rules, pool))
     if progress:
         progress(len(names), len(names))
     report = _summarise(rows.done, benchmark, methods, rules, about)
@@ -230,6 +211,22 @@ def evaluate(
         took = time.time() - started
         log.write(f"{stamp} scored images {at} to {len(names)} in {took:.1f} s, process {os.getpid()}\n")
     return report
+
+
+def _check_fit(method: Method, benchmark: Benchmark) -> None:
+    """Refuse weights that take other planes than the images hold, or give other bands than the references."""
+    if method.takes is None:
+        return
+    try:
+        method.takes.pick(benchmark.spec.slots)
+    except ConfigError as error:
+        raise ConfigError(f"{method.name} does not fit {benchmark.data.name}: {error}") from error
+    absent = [band for band in benchmark.spec.outputs if band not in method.takes.outputs]
+    if absent:
+        raise ConfigError(
+            f"{method.name} does not fit {benchmark.data.name}: the references hold {' '.join(benchmark.spec.outputs)} "
+            f"and the weights give {' '.join(method.takes.outputs)}. Give weights that restore {' '.join(absent)} too"
+        )
 
 
 class _Rows:
@@ -291,15 +288,16 @@ def _describe(
     )
     about = {
         "data": {
-            "name": benchmark.data,
+            "name": benchmark.data.name,
             "part": benchmark.part,
+            "slots": [slot.name for slot in benchmark.spec.slots],
             "split sha256": benchmark.split_sha256,
             "images": len(names),
             "names sha256": names_sha256(names),
         },
         "methods": {method.name: dict(method.source) for method in methods},
         "protocols": [rule.name for rule in rules],
-        "cloudy threshold": CLOUDY,
+        "cloudy threshold": CLOUDY_DIFFERENCE,
         "versions": {"attcr": __version__, **{name: importlib.metadata.version(name) for name in libraries}},
     }
     normalised: dict[str, Any] = json.loads(json.dumps(about))
@@ -307,16 +305,16 @@ def _describe(
 
 
 def _score(
-    pair: Pair,
+    sample: Sample,
     benchmark: Benchmark,
     methods: Sequence[Method],
     rules: Sequence[Protocol],
     pool: ThreadPoolExecutor,
 ) -> Row:
-    reference, copied = benchmark.unit(pair["clear"]), benchmark.unit(_optical(pair))
-    cloudy = (copied - reference).abs().amax(0) > CLOUDY
+    reference, copied = benchmark.unit(sample["clear"]), benchmark.unit(_optical(sample, benchmark.spec))
+    cloudy = (copied - reference).abs().amax(0) > CLOUDY_DIFFERENCE
     row: Row = {
-        "name": pair["name"],
+        "name": sample["name"],
         "size": list(reference.shape),
         "cover": float(cloudy.float().mean()),
         "input psnr": psnr(copied, reference),
@@ -325,10 +323,10 @@ def _score(
     }
     waiting = {}
     for method in methods:
-        restored = method.restore(pair)
+        restored = method.restore(sample, benchmark.spec)
         if restored.shape != reference.shape:
             raise ShapeError(
-                f"{method.name} gave {tuple(restored.shape)} for {pair['name']}, "
+                f"{method.name} gave {tuple(restored.shape)} for {sample['name']}, "
                 f"whose reference is {tuple(reference.shape)}."
             )
         restored = benchmark.unit(restored)
@@ -453,8 +451,8 @@ def _finite(content: Any) -> Any:
 
 
 def _paper(benchmark: Benchmark, rule: Protocol) -> Mapping[str, float] | None:
-    published = PUBLISHED.get(benchmark.data)
-    return dict(published.scores) if published and published.protocol == rule.name else None
+    paper = benchmark.data.paper
+    return dict(paper.scores) if paper and benchmark.data.protocol == rule.name else None
 
 
 def _notes(rows: Sequence[Row], benchmark: Benchmark, rule: Protocol) -> list[str]:
@@ -474,15 +472,15 @@ def _notes(rows: Sequence[Row], benchmark: Benchmark, rule: Protocol) -> list[st
                 f"{metric.heading} leaves out images with a black pixel, of {len(rows)}: {counts}. "
                 "Between methods it is then of different images."
             )
-    published = PUBLISHED.get(benchmark.data)
-    if published and published.protocol == rule.name:
+    paper = benchmark.data.paper
+    if paper and benchmark.data.protocol == rule.name:
         if benchmark.part != "test":
             notes.append(f"the paper's row is of its test part; this is {benchmark.part}.")
-        if published.split:
-            notes.append(f"the paper's row is of another split: {published.split}.")
+        if paper.split:
+            notes.append(f"the paper's row is of another split: {paper.split}.")
         sizes = sorted({f"{row['size'][1]}x{row['size'][2]}" for row in rows})
-        if sizes != [f"{published.size}x{published.size}"]:
-            notes.append(f"the paper's images are {published.size}x{published.size}; these are {', '.join(sizes)}.")
+        if sizes != [f"{paper.size}x{paper.size}"]:
+            notes.append(f"the paper's images are {paper.size}x{paper.size}; these are {', '.join(sizes)}.")
     return notes
 
 
@@ -507,12 +505,12 @@ def _write_figures(
 ) -> None:
     panels = []
     for title, shown in report["shown"].items():
-        pair = benchmark.pairs[shown["index"]]
-        images = (_optical(pair), subject.restore(pair), pair["clear"])
+        sample = benchmark.samples[shown["index"]]
+        images = (_optical(sample, benchmark.spec), subject.restore(sample, benchmark.spec), sample["clear"])
         arrays = [benchmark.unit(image).numpy() for image in images]
         heading = f"{title}, {shown['name']}, {_number(shown['psnr'], 2)} dB"
         panels.append(viz.Panel(heading, *arrays))
-    viz.save_panels(folder / "panels.png", panels)
+    viz.save_panels(folder / "panels.png", panels, benchmark.spec)
     if subject is COPY:
         return
     before = [row["scores"][COPY.name][rule.name]["psnr"] for row in rows]
@@ -548,8 +546,9 @@ def _markdown(report: Mapping[str, Any], methods: Sequence[Method], rules: Seque
         "",
         "## Cloudy and clear pixels",
         "",
-        f"A pixel is cloudy when any band of input and reference differ by more than {CLOUDY:g} (1 is the peak). "
-        "Errors of all pixels of a kind together, prediction clamped to [0, 1]; no protocol scores parts of images.",
+        "A pixel is cloudy when any band of input and reference differ by more than "
+        f"{CLOUDY_DIFFERENCE:g} (1 is the peak). Errors of all pixels of a kind together, prediction clamped to [0, 1];"
+        " no protocol scores parts of images.",
         "",
     ]
     text += _lines(
@@ -579,8 +578,8 @@ def _markdown(report: Mapping[str, Any], methods: Sequence[Method], rules: Seque
     ]
     for name, source in made["methods"].items():
         if source:
-            file = source.get("weights") or source.get("predictions")
-            text.append(f"- {name}: `{file}`, sha256 `{source['sha256']}`")
+            file = source.get("weights") or source.get("predictions") or "a predictor"
+            text.append(f"- {name}: `{file}`, sha256 `{source.get('sha256') or source.get('weights_sha256')}`")
     versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items())
     return "\n".join([*text, f"- versions: {versions}", ""])
 

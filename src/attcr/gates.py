@@ -11,11 +11,12 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from attcr.data.pairs import EIGHT_BIT, read_image
 from attcr.errors import ConfigError, DataError
 from attcr.networks.attcr import ATTCR, Block
+from attcr.spec import InputSpec
 from attcr.viz import new_figure, picture, save_figure
 
 Array = NDArray[Any]
@@ -83,14 +84,25 @@ class GateTrace:
     """One image on its way through the network; images are (C, H, W) in the model's range."""
 
     cloudy: Array
+    """The bands that are restored, as they came."""
     restored: Array
     stages: tuple[StageGate, ...]
+    spec: InputSpec
+    """What the bands are."""
+
+    def picture(self, image: Array) -> Array:
+        """Give (H, W, 3) in [0, 1] of the cloudy or the restored bands."""
+        return picture(image / self.spec.span, self.spec)
 
 
-def trace_gates(model: ATTCR, image: Tensor) -> GateTrace:
-    """Restore an image (C, H, W) and keep what the gate of each stage's last block did to it."""
-    if not model.config.gate:
+def trace_gates(model: nn.Module, image: Tensor) -> GateTrace:
+    """Restore an image (S, H, W) and keep what the gate of each stage's last block did to it.
+
+    The network says what it takes by its `spec`, as one that `load_model` gave does.
+    """
+    if not isinstance(model, ATTCR) or not model.config.gate:
         raise ConfigError("this network was made without a gate (gate=False); there is nothing to show")
+    spec = _spec_of(model)
     kept: list[dict[str, Tensor]] = [{} for _ in model.stages]
     hooks = []
     for stage, blocks in enumerate(model.stages):
@@ -105,7 +117,8 @@ def trace_gates(model: ATTCR, image: Tensor) -> GateTrace:
     finally:
         for hook in hooks:
             hook.remove()
-    light = image[list(model.config.residual)].mean(0, keepdim=True)
+    cloudy = image[spec.optical]
+    light = cloudy.mean(0, keepdim=True)
     light = F.pad(light[None], (0, -light.shape[2] % 4, 0, -light.shape[1] % 4), mode="reflect")  # as the network does
     stages = []
     for number, values in enumerate(kept, 1):
@@ -113,23 +126,31 @@ def trace_gates(model: ATTCR, image: Tensor) -> GateTrace:
         before = values["before"].float().reshape(*gate.shape[1:], -1).permute(2, 0, 1)  # from N, C
         brightness = F.adaptive_avg_pool2d(light, (gate.shape[1], gate.shape[2]))[0, 0]
         stages.append(StageGate(number, gate.numpy(), before.numpy(), brightness.numpy()))
-    return GateTrace(image.numpy(), restored.float().numpy(), tuple(stages))
+    bands = restored[: len(spec.outputs)].float()  # a predicted spread may follow
+    return GateTrace(cloudy.numpy(), bands.numpy(), tuple(stages), spec)
 
 
-def trace_files(model: ATTCR, paths: Sequence[Path]) -> dict[str, GateTrace]:
+def _spec_of(model: nn.Module) -> InputSpec:
+    spec = getattr(model, "spec", None)
+    if not isinstance(spec, InputSpec):
+        raise ConfigError("this network does not say what it takes: set model.spec, as attcr.load_model does")
+    return spec
+
+
+def trace_files(model: nn.Module, paths: Sequence[Path]) -> dict[str, GateTrace]:
     """Trace 8-bit pictures, each under its name without ending."""
     names = [path.stem for path in paths]
     if len(set(names)) < len(names):
         raise ConfigError(f"images {', '.join(map(str, paths))}: no two may have the same name, figures bear it")
-    traces = {}
+    spec, traces = _spec_of(model), {}
     for path in paths:
         image = read_image(path)
-        if image.dtype != np.uint8 or len(image) != model.config.in_channels:
+        if image.dtype != np.uint8 or len(image) != len(spec.slots):
             raise DataError(
-                f"{path} has {len(image)} bands of {image.dtype}; these weights take {model.config.in_channels}, "
-                "and figures are drawn of 8-bit pictures"
+                f"{path} has {len(image)} bands of {image.dtype}; these weights take {len(spec.slots)} "
+                f"({' '.join(slot.name for slot in spec.slots)}), and figures are drawn of 8-bit pictures"
             )
-        traces[path.stem] = trace_gates(model, torch.from_numpy(EIGHT_BIT.to_model(image)))
+        traces[path.stem] = trace_gates(model, torch.from_numpy(spec.fit(EIGHT_BIT).to_model(image)))
     return traces
 
 
@@ -187,7 +208,7 @@ def save_distributions(path: Path, traces: Mapping[str, GateTrace]) -> None:
     figure = new_figure(2.2 * (stages + 1), 2 * len(every))
     axes = figure.subplots(len(every), stages + 1, squeeze=False)
     for row, (name, trace) in zip(axes, traces.items(), strict=True):
-        row[0].imshow(picture(trace.cloudy))
+        row[0].imshow(trace.picture(trace.cloudy))
         row[0].set_title(name, fontsize=8)
         row[0].set_axis_off()
     for column in range(stages):
@@ -215,7 +236,7 @@ def save_one_channel(path: Path, traces: Mapping[str, GateTrace], *, stage: int 
     figure = new_figure(2.2 * max(2, len(gates)), 4.8)
     axes = figure.subplots(2, len(gates), squeeze=False)
     for column, (name, trace), gate in zip(axes.T, traces.items(), gates, strict=True):
-        column[0].imshow(picture(trace.cloudy))
+        column[0].imshow(trace.picture(trace.cloudy))
         column[0].set_title(name, fontsize=8)
         column[0].set_axis_off()
         _show(column[1], np.abs(gate.gate[channel]), f"r = {gate.size_correlation[channel]:+.2f}")
@@ -261,5 +282,5 @@ def _show_ends(row: Sequence[Any], trace: GateTrace) -> None:
     for axis in row:
         axis.set_axis_off()
     for axis, title, image in ((row[0], "cloudy", trace.cloudy), (row[1], "restored", trace.restored)):
-        axis.imshow(picture(image))
+        axis.imshow(trace.picture(image))
         axis.set_title(title, fontsize=8)

@@ -1,4 +1,4 @@
-"""The authors' checkpoints: their key names to ours, the config read off the shapes."""
+"""Checkpoints of the authors' code, and of rivals': their key names to ours, the config read off the shapes."""
 
 import json
 import os
@@ -9,11 +9,12 @@ from typing import Any
 
 import safetensors.torch
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from attcr.errors import AttcrError, ConfigError, WeightsError
+from attcr.errors import ConfigError, WeightsError
 from attcr.files import sha256
 from attcr.networks.attcr import ATTCR, ATTCRConfig
+from attcr.networks.spagan import SpAGAN, SpAGANConfig
 from attcr.spec import InputSpec
 from attcr.weights import check_fit, fill, read_metadata, save_model
 
@@ -111,43 +112,72 @@ def _infer_config(tensors: Mapping[str, Tensor], heads: tuple[int, ...]) -> ATTC
         raise WeightsError(f"the checkpoint's shapes give no ATT-CR network: {error}") from error
 
 
+_SPAGAN_PREFIX, _SPAGAN_UNUSED = "gen.gen.", ("SAM1.conv_in.", "SAM1.attention_layer.")
+
+
+def from_spagan(state_dict: Mapping[str, Any]) -> SpAGAN:
+    """Build SpA-GAN's generator from its published weights; two layers that it does not use are left out."""
+    if not state_dict or not all(isinstance(tensor, Tensor) for tensor in state_dict.values()):
+        raise WeightsError("expected a dict of tensors, as SpA-GAN's authors published")
+    named = {name.removeprefix(_SPAGAN_PREFIX): tensor for name, tensor in state_dict.items()}
+    tensors = {name: tensor for name, tensor in named.items() if not name.startswith(_SPAGAN_UNUSED)}
+    if "conv_in.0.weight" not in tensors:
+        raise WeightsError("no tensor conv_in.0.weight; only SpA-GAN's generator can be converted as spagan")
+    model = SpAGAN(SpAGANConfig(width=tensors["conv_in.0.weight"].shape[0]))
+    check_fit(model, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, "SpA-GAN's checkpoint")
+    fill(model, tensors)
+    return model.eval()
+
+
 def convert_official(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
     *,
     spec: InputSpec,
+    network: str = "attcr",
     heads: tuple[int, ...] | None = None,
-) -> ATTCR:
-    """Read the authors' checkpoint (.pth or safetensors with their key names) and save it as ours.
+) -> nn.Module:
+    """Read a checkpoint of the authors' code, or of a rival's, and save it as ours.
 
-    `spec` says what it was trained on, which the checkpoint does not: `attcr.data.DATASETS[name].spec`.
-    Heads are taken from the call, from a `config` in the file's metadata, or are the authors' own, in this order.
+    `source` is .pth or safetensors with their key names, and `network` says whose: `attcr` or `spagan`. `spec` says
+    what it was trained on, which the checkpoint does not: `attcr.data.DATASETS[name].spec`. Heads of `attcr` are taken
+    from the call, from a `config` in the file's metadata, or are the authors' own, in this order.
     """
     path = Path(source)
-    if not path.is_file():
-        raise WeightsError(f"{path}: no such file")
-    metadata: dict[str, str] = {}
-    if path.suffix == ".safetensors":
-        metadata = read_metadata(path)
-        state = safetensors.torch.load_file(path)
-    else:
-        try:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # torch raises UnpicklingError, RuntimeError, EOFError, ... for a bad file
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise WeightsError(
-                f"{path}: not a checkpoint that torch loads with weights_only=True ({reason})"
-            ) from error
-        if not isinstance(state, Mapping):
-            raise WeightsError(f"{path}: holds a {type(state).__name__}; expected a dict of tensors")
-    if heads is None:
-        try:
-            heads = tuple(json.loads(metadata.get("config", "{}")).get("heads", OFFICIAL_HEADS))
-        except (json.JSONDecodeError, AttributeError, TypeError):
-            heads = OFFICIAL_HEADS
+    state, metadata = _read_state(path)
     try:
-        model = from_official(state, heads=heads)
-    except AttcrError as error:
+        if network == "attcr":
+            model: nn.Module = from_official(state, heads=heads or _heads_in(metadata))
+        elif network == "spagan" and heads is None:
+            model = from_spagan(state)
+        else:
+            raise ConfigError(f"network={network!r} with heads={heads}: choose attcr, or spagan, which has no heads")
+    except WeightsError as error:
         raise WeightsError(f"{path}: {error}") from error
     save_model(model, target, spec=spec, provenance={"converted_from": path.name, "sha256": sha256(path)})
+    model.spec = spec  # type: ignore[assignment]
     return model
+
+
+def _read_state(path: Path) -> tuple[Mapping[str, Any], dict[str, str]]:
+    """Read a checkpoint's tensors, and its metadata where it has some; nothing in it is run."""
+    if not path.is_file():
+        raise WeightsError(f"{path}: no such file")
+    if path.suffix == ".safetensors":
+        metadata = read_metadata(path)
+        return safetensors.torch.load_file(path), metadata
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises UnpicklingError, RuntimeError, EOFError, ... for a bad file
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise WeightsError(f"{path}: not a checkpoint that torch loads with weights_only=True ({reason})") from error
+    if not isinstance(state, Mapping):
+        raise WeightsError(f"{path}: holds a {type(state).__name__}; expected a dict of tensors")
+    return state, {}
+
+
+def _heads_in(metadata: Mapping[str, str]) -> tuple[int, ...]:
+    try:
+        return tuple(json.loads(metadata.get("config", "{}")).get("heads", OFFICIAL_HEADS))
+    except (json.JSONDecodeError, AttributeError, TypeError):
+        return OFFICIAL_HEADS

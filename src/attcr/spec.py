@@ -8,7 +8,7 @@ from typing import Any
 
 from attcr.errors import ConfigError, SceneError
 from attcr.products import COMMON_WAVELENGTHS, band_names, find_band, wavelength_of
-from attcr.sensors import RGB, S2_COMMON, SEN12MSCR_SAR_RANGE, SENSORS, ModelRange, Sensor
+from attcr.sensors import PICTURE, RGB, RGB8, S2_COMMON, SEN12MSCR_SAR_RANGE, SENSORS, ModelRange, Sensor
 
 CLOUDS = ("thin", "thick", "shadow")
 """What a network may remove."""
@@ -95,6 +95,57 @@ class InputSpec:
     def span(self) -> float:
         """The network's value where a band is at its `high`."""
         return self.bands[0].span
+
+    @property
+    def wavelengths(self) -> tuple[float, ...]:
+        """Give the centres of the bands that come out, in nanometres; a band without one is refused."""
+        given = {slot.name: slot.wavelength for slot in self.bands}
+        unknown = [name for name in self.outputs if given[name] is None]
+        if unknown:
+            raise ConfigError(f"the wavelength of {' '.join(unknown)} is not known: give Slot(name, wavelength)")
+        return tuple(given[name] or 0.0 for name in self.outputs)
+
+    @property
+    def optical(self) -> list[int]:
+        """Say which planes of the input are the bands that come out, in their order."""
+        return self.positions(self.outputs)
+
+    @property
+    def colours(self) -> list[int]:
+        """Say which of the bands that come out a picture shows as red, green and blue."""
+        return shown_bands(self.outputs)
+
+    @property
+    def gain(self) -> float:
+        """How much brighter a picture shows the bands than they are: a picture's white is well below reflectance 1."""
+        if set(self.products) <= {RGB8.name, PICTURE.name}:
+            return 1.0
+        return max(self.bands[0].high / PICTURE_WHITE, 1.0)
+
+    def pick(self, have: Sequence[Slot]) -> list[int | None]:
+        """Say which of the planes at hand goes into each slot; None into an optional one that is not there.
+
+        Planes are found by name. What is missing, or scaled to another range, is refused with what came and what is
+        wanted.
+        """
+        places = {slot.name: at for at, slot in enumerate(have)}
+        came, wanted = (" ".join(slot.name for slot in slots) for slots in (have, self.slots))
+        missing = [slot.name for slot in self.slots if slot.name not in places and not slot.optional]
+        if missing:
+            raise ConfigError(
+                f"the images hold {came} and the weights take {wanted}: {' '.join(missing)} are missing. Give "
+                "images of these bands, or other weights"
+            )
+        for slot in self.slots:
+            if slot.name not in places:
+                continue
+            there = have[places[slot.name]]
+            if (there.low, there.high, there.span) != (slot.low, slot.high, slot.span):
+                raise ConfigError(
+                    f"{slot.name} of the images is {_range(there)} and the weights take {_range(slot)}: the same name, "
+                    "and other numbers. Give images of this range, or other weights"
+                )
+        return [places.get(slot.name) for slot in self.slots]
 
     def fit(self, sensor: Sensor, slots: Sequence[Slot] | None = None) -> Sensor:
         """Give the sensor whose values become what the band slots want; a picture's white is the top of their range.
@@ -192,6 +243,17 @@ class InputSpec:
 def band_slots(names: Iterable[str], *, high: float = 1.0, span: float = 1.0) -> tuple[Slot, ...]:
     """Give slots for bands by their common names, all of one range; their wavelengths are known."""
     return tuple(Slot(name, COMMON_WAVELENGTHS.get(name), 0.0, high, span) for name in names)
+
+
+def shown_bands(names: Sequence[str]) -> list[int]:
+    """Say which bands a picture shows as red, green and blue: those, else the first three, else the first thrice."""
+    if set(RGB) <= set(names):
+        return [list(names).index(name) for name in RGB]
+    return list(range(len(RGB))) if len(names) >= len(RGB) else [0] * len(RGB)
+
+
+def _range(slot: Slot) -> str:
+    return f"{slot.low:g} to {slot.high:g} as 0 to {slot.span:g}"
 
 
 def _listed(names: Sequence[str]) -> str:

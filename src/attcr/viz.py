@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.errors import MissingExtraError
+from attcr.spec import InputSpec
 
 try:
     from matplotlib.figure import Figure
@@ -23,7 +24,7 @@ WORST_SHOWN = 0.3
 
 @dataclass(frozen=True)
 class Panel:
-    """One row of a figure; images are (C, H, W) where 1 is the peak."""
+    """One row of a figure; images are (C, H, W) of the bands that come out of a spec, where 1 is the peak."""
 
     title: str
     cloudy: Array
@@ -31,24 +32,20 @@ class Panel:
     reference: Array
 
 
-def picture(image: Array) -> Array:
-    """Give (H, W, 3) in [0, 1] to look at: RGB as it is, the red, green and blue of 13 bands thrice as bright."""
-    if image.shape[0] == 13:
-        image = 3 * image[[3, 2, 1]]
-    elif image.shape[0] != 3:
-        image = np.repeat(image[:1], 3, axis=0)
-    shown: Array = np.clip(image, 0, 1).transpose(1, 2, 0)
+def picture(image: Array, spec: InputSpec) -> Array:
+    """Give (H, W, 3) in [0, 1] to look at of the bands that come out of a spec, where 1 is the peak."""
+    shown: Array = np.clip(spec.gain * image[spec.colours], 0, 1).transpose(1, 2, 0)
     return shown
 
 
-def save_panels(path: Path, panels: Sequence[Panel]) -> None:
+def save_panels(path: Path, panels: Sequence[Panel], spec: InputSpec) -> None:
     """Write a figure with a row for each panel: cloudy, restored, reference, and the mean error over bands."""
     figure = new_figure(12, 3.2 * len(panels))
     axes = figure.subplots(len(panels), 4, squeeze=False)
     for row, panel in zip(axes, panels, strict=True):
         images = {"cloudy": panel.cloudy, "restored": panel.restored, "reference": panel.reference}
         for axis, (title, image) in zip(row, images.items(), strict=False):
-            axis.imshow(picture(image), interpolation="nearest")
+            axis.imshow(picture(image, spec), interpolation="nearest")
             axis.set_title(title if title != "restored" else f"restored: {panel.title}", fontsize=9)
         error = np.abs(np.clip(panel.restored, 0, 1) - panel.reference).mean(0)
         shown = row[3].imshow(error, cmap="magma", vmin=0, vmax=WORST_SHOWN, interpolation="nearest")

@@ -151,6 +151,7 @@ def save_model(
     spec = spec or getattr(model, "spec", None)
     if not isinstance(spec, InputSpec):
         raise ConfigError("this network does not say what it takes: give save_model(..., spec=attcr.InputSpec(...))")
+    _check_planes(model, spec)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     metadata = {
         "format": FORMAT,
@@ -163,6 +164,17 @@ def save_model(
     content = safetensors.torch.save(tensors, {**metadata, "sha256": digest})
     write_whole(path, content)
     return hashlib.sha256(content).hexdigest()
+
+
+def _check_planes(model: nn.Module, spec: InputSpec) -> None:
+    """Refuse a spec of more or fewer planes than the network has."""
+    planes = len(spec.slots), len(spec.outputs) * (2 if spec.spread else 1)
+    own = model.config.in_channels, model.config.out_channels  # type: ignore[union-attr]
+    if planes != own:
+        raise ConfigError(
+            f"the network takes {own[0]} planes and gives {own[1]}; the spec names {planes[0]} "
+            f"({' '.join(slot.name for slot in spec.slots)}) and {planes[1]}: it is the spec of another network"
+        )
 
 
 def load_model(source: str | os.PathLike[str]) -> nn.Module:

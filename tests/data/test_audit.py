@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from attcr.cli import app
 from attcr.data import SEN12MSCR
-from attcr.data.audit import KINDS, Report, audit
+from attcr.data.audit import KINDS, Audit, audit
 from attcr.data.looks import SYMMETRIES, turn
 from attcr.data.pairs import read_image
 from attcr.data.sen12mscr import patch_path
-from attcr.data.simulate import THIN, simulate_clouds
+from attcr.data.simulate import THIN_VEIL, simulate_clouds
 from attcr.data.splits import PARTS, load_split
 from attcr.errors import ConfigError, DataNotFoundError
 from fakes import fake_patch, write_tif
@@ -44,7 +44,7 @@ def put(root: Path, name: str, clear: np.ndarray, ending: str = "png", **how: in
         Image.fromarray(np.ascontiguousarray(image)).save(root / side / f"{name}.{ending}", **how)
 
 
-def near(report: Report) -> set[tuple[str, ...]]:
+def near(report: Audit) -> set[tuple[str, ...]]:
     return {tuple(sorted(i.name for i in f.images)) for f in report.of("near") if f.images[0].side == "clear"}
 
 
@@ -395,7 +395,7 @@ def test_simulated_pairs_belong_together(tmp_path: Path) -> None:
         clear = noise(number)
         put(tmp_path, str(number), clear)
         image = torch.from_numpy(clear.transpose(2, 0, 1) / np.float32(255))
-        veiled = simulate_clouds(image, THIN, generator=torch.Generator().manual_seed(number)).cloudy
+        veiled = simulate_clouds(image, THIN_VEIL, generator=torch.Generator().manual_seed(number)).cloudy
         picture = (veiled.numpy().transpose(1, 2, 0) * 255).astype(np.uint8)
         Image.fromarray(picture).save(tmp_path / "cloudy" / f"{number}.png")
     assert audit("pairs", tmp_path).findings == ()

@@ -11,6 +11,8 @@ from attcr.data import pairs as module
 from attcr.data.splits import load_split
 from attcr.errors import DataError, DataNotFoundError, ShapeError
 from attcr.sensors import SENTINEL2_L1C
+from attcr.spec import RICE2 as RICE2_SPEC
+from attcr.spec import SEN12MSCR_OPTICAL, TRUE_COLOUR
 from fakes import fake_image, fake_patch, make_pairs, write_tif
 
 pytestmark = [
@@ -25,7 +27,7 @@ def test_an_item_holds_both_images_in_0_to_1_and_the_name(tmp_path: Path) -> Non
     assert item["name"] == "9"
     expected = torch.from_numpy(fake_image("9").astype(np.float32) / 255).permute(2, 0, 1)
     assert item["clear"].dtype == torch.float32
-    assert item["cloudy"].shape == (3, 32, 32)
+    assert item["inputs"].shape == (3, 32, 32)
     torch.testing.assert_close(item["clear"], expected)
 
 
@@ -78,9 +80,28 @@ def test_numbers_of_16_bits_need_a_sensor(tmp_path: Path) -> None:
     for folder in ("cloudy", "clear"):
         write_tif(tmp_path / folder / "x.tif", fake_patch("s2", 1))
     with pytest.raises(DataError, match=r"uint16.*sensor="):
-        PairFolder(tmp_path / "cloudy", tmp_path / "clear")[0]
-    item = PairFolder(tmp_path / "cloudy", tmp_path / "clear", sensor=SENTINEL2_L1C)[0]
+        PairFolder(tmp_path / "cloudy", tmp_path / "clear", spec=SEN12MSCR_OPTICAL)[0]
+    item = PairFolder(tmp_path / "cloudy", tmp_path / "clear", spec=SEN12MSCR_OPTICAL, sensor=SENTINEL2_L1C)[0]
     np.testing.assert_allclose(item["clear"].numpy(), fake_patch("s2", 1).clip(0, 10000) / 2000, rtol=1e-6)
+
+
+def test_a_file_of_other_bands_than_the_spec_names_is_refused(tmp_path: Path) -> None:
+    for folder in ("cloudy", "clear"):
+        write_tif(tmp_path / folder / "x.tif", np.zeros((4, 16, 16), np.uint8))
+    with pytest.raises(ShapeError, match=r"x\.tif has 4 bands and 3 are expected \(red green blue\)"):
+        PairFolder(tmp_path / "cloudy", tmp_path / "clear")[0]
+
+
+def test_a_set_says_what_its_planes_are(tmp_path: Path) -> None:
+    make_pairs(tmp_path, ("cloud", "label"), load_split("rice2", "val").names)
+    data = RICE2(tmp_path, "val")
+    assert data.spec == RICE2_SPEC
+    assert [slot.name for slot in data.spec.slots] == ["swir16", "nir08", "red"]
+    assert data[0]["masks"] == {}
+    batch = next(iter(DataLoader(data, 2)))
+    assert batch["masks"] == {}
+    assert batch["inputs"].shape == batch["clear"].shape == (2, 3, 32, 32)
+    assert PairFolder(tmp_path / "cloud", tmp_path / "label").spec == TRUE_COLOUR
 
 
 def test_the_cache_gives_the_same_items_and_reads_no_file_again(
@@ -92,7 +113,7 @@ def test_the_cache_gives_the_same_items_and_reads_no_file_again(
     monkeypatch.setattr(module, "read_image", lambda path: pytest.fail(f"read {path} again"))
     for _ in range(2):
         for one, other in zip(plain, cached, strict=True):
-            assert torch.equal(one["cloudy"], other["cloudy"])
+            assert torch.equal(one["inputs"], other["inputs"])
             assert torch.equal(one["clear"], other["clear"])
 
 
@@ -145,13 +166,13 @@ def test_tcloud_reads_both_layouts(tmp_path: Path, together: bool) -> None:
 def test_real_rice2_test_list_is_read(shared_data: Path) -> None:
     data = RICE2(shared_data / "rice2", "test")
     item = data[0]
-    assert (len(data), item["name"], tuple(item["cloudy"].shape)) == (148, data.names[0], (3, 512, 512))
-    assert 0 <= float(item["clear"].min()) < float(item["cloudy"].max()) <= 1
+    assert (len(data), item["name"], tuple(item["inputs"].shape)) == (148, data.names[0], (3, 512, 512))
+    assert 0 <= float(item["clear"].min()) < float(item["inputs"].max()) <= 1
 
 
 def test_real_thin_cloud_is_brighter_than_what_it_covers(shared_data: Path) -> None:
     data = PairFolder(shared_data / "rice1_256" / "cloud", shared_data / "rice1_256" / "label")
     assert len(data) == 100
-    cloudy = torch.stack([data[i]["cloudy"].mean() for i in range(20)]).mean()
+    cloudy = torch.stack([data[i]["inputs"].mean() for i in range(20)]).mean()
     clear = torch.stack([data[i]["clear"].mean() for i in range(20)]).mean()
     assert cloudy > clear

@@ -51,8 +51,8 @@ def test_an_item_has_15_scaled_channels_in_and_13_out(root: Path, sources: dict[
     item = data[1]
     sar, cloudy, clear = (rasterio.open(sources[kind]).read() for kind in KINDS)
     assert item["name"] == data.names[1] == "ROIs1158_spring_31_p30"
-    assert item["cloudy"].dtype == item["clear"].dtype == torch.float32
-    got = item["cloudy"].numpy()
+    assert item["inputs"].dtype == item["clear"].dtype == torch.float32
+    got = item["inputs"].numpy()
     np.testing.assert_allclose(got[0], (sar[0].clip(-25, 0) + 25) / 25 * 2, atol=1e-6)
     np.testing.assert_allclose(got[1], (sar[1].clip(-35, 0) + 35) / 35 * 2, atol=1e-6)
     np.testing.assert_allclose(got[2:], cloudy.clip(0, 10000) / 2000, rtol=1e-6)
@@ -171,11 +171,11 @@ def test_real_samples_in_the_published_layout(shared_data: Path, tmp_path: Path)
     data = SEN12MSCR(tmp_path, "test")
     assert len(data) == 10
     for item in data:
-        assert item["cloudy"].shape == (15, 256, 256)
+        assert item["inputs"].shape == (15, 256, 256)
         assert item["clear"].shape == (13, 256, 256)
-        assert torch.isfinite(item["cloudy"]).all()
-        assert 0 <= item["cloudy"][:2].min() <= item["cloudy"][:2].max() <= 2
-        assert 0 <= item["cloudy"][2:].min() <= item["cloudy"].max() <= 5
+        assert torch.isfinite(item["inputs"]).all()
+        assert 0 <= item["inputs"][:2].min() <= item["inputs"][:2].max() <= 2
+        assert 0 <= item["inputs"][2:].min() <= item["inputs"].max() <= 5
 
 
 @pytest.mark.slow

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from attcr.data import PairedAugment, PairFolder
 from attcr.data import pairs as pairs_module
-from attcr.data.simulate import THICK, THIN, CloudKind, SimulateClouds, simulate_clouds
+from attcr.data.simulate import THICK_CLOUD, THIN_VEIL, CloudKind, SimulateClouds, simulate_clouds
 from attcr.data.transforms import Chain
 from attcr.errors import ConfigError, ShapeError
+from attcr.spec import RICE2, SEN12MSCR, TRUE_COLOUR, InputSpec, Slot
 from fakes import make_pairs
 
 
@@ -24,11 +25,17 @@ def ground(bands: int = 3, size: int = 64) -> Tensor:
     return torch.rand(bands, size, size, generator=seeded(99)) * 0.4
 
 
-@pytest.mark.parametrize(("bands", "white"), [(3, 1.0), (13, 5.0)])
-@pytest.mark.parametrize("kind", [THIN, THICK])
-def test_cloud_stays_in_range_and_a_seed_gives_the_same_again(kind: CloudKind, bands: int, white: float) -> None:
-    clear = ground(bands) * white
-    first, again, other = (simulate_clouds(clear, kind, generator=seeded(s), white=white).cloudy for s in (1, 1, 2))
+def bands_at(*nanometres: float) -> InputSpec:
+    slots = tuple(Slot(f"at {nm:g}", nm) for nm in nanometres)
+    return replace(TRUE_COLOUR, slots=slots, outputs=tuple(slot.name for slot in slots))
+
+
+@pytest.mark.parametrize("spec", [TRUE_COLOUR, RICE2, SEN12MSCR], ids=["true colour", "rice2", "sen12mscr"])
+@pytest.mark.parametrize("kind", [THIN_VEIL, THICK_CLOUD])
+def test_cloud_stays_in_range_and_a_seed_gives_the_same_again(kind: CloudKind, spec: InputSpec) -> None:
+    white = spec.span
+    clear = ground(len(spec.outputs)) * white
+    first, again, other = (simulate_clouds(clear, kind, generator=seeded(s), spec=spec).cloudy for s in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert first.shape == clear.shape
@@ -39,17 +46,21 @@ def test_cloud_stays_in_range_and_a_seed_gives_the_same_again(kind: CloudKind, b
 def test_any_band_count_works_with_its_wavelengths_and_not_without() -> None:
     clear = ground(5)
     nanometres = (490.0, 560.0, 665.0, 842.0, 1610.0)
-    assert simulate_clouds(clear, THIN, generator=seeded(0), wavelengths=nanometres).cloudy.shape == clear.shape
-    with pytest.raises(ConfigError, match="5 bands needs 5 wavelengths"):
-        simulate_clouds(clear, THIN, generator=seeded(0))
+    spec = bands_at(*nanometres)
+    assert simulate_clouds(clear, THIN_VEIL, generator=seeded(0), spec=spec).cloudy.shape == clear.shape
+    with pytest.raises(ShapeError, match=r"bands red green blue was expected, got the shape \(5, 64, 64\)"):
+        simulate_clouds(clear, THIN_VEIL, generator=seeded(0))
+    dark = replace(spec, slots=(Slot("at 490"), *spec.slots[1:]))
+    with pytest.raises(ConfigError, match="wavelength of at 490 is not known"):
+        simulate_clouds(clear, THIN_VEIL, generator=seeded(0), spec=dark)
     with pytest.raises(ShapeError, match=r"\(2, 3, 8, 8\)"):
-        simulate_clouds(torch.zeros(2, 3, 8, 8), THIN, generator=seeded(0))
+        simulate_clouds(torch.zeros(2, 3, 8, 8), THIN_VEIL, generator=seeded(0))
 
 
 def test_what_is_seen_is_cloud_light_plus_ground_dimmed_twice() -> None:
-    kind = replace(THIN, thickness=(5.0, 5.0), unevenness=(0.0, 0.0))
+    kind = replace(THIN_VEIL, thickness=(5.0, 5.0), unevenness=(0.0, 0.0))
     clear = ground(1)
-    seen = simulate_clouds(clear, kind, generator=seeded(0), wavelengths=[865.0]).cloudy
+    seen = simulate_clouds(clear, kind, generator=seeded(0), spec=bands_at(865.0)).cloudy
     reflected = 0.15 * 5 / (2 + 0.15 * 5)
     torch.testing.assert_close(seen, reflected + (1 - reflected) ** 2 * clear)
 
@@ -57,7 +68,7 @@ def test_what_is_seen_is_cloud_light_plus_ground_dimmed_twice() -> None:
 def test_where_there_is_neither_cloud_nor_shadow_the_image_is_untouched() -> None:
     clear = ground(3, 128)
     for seed in range(5):
-        cloudy, thickness, light = simulate_clouds(clear, THICK, generator=seeded(seed))
+        cloudy, thickness, light = simulate_clouds(clear, THICK_CLOUD, generator=seeded(seed))
         open_sky = (thickness == 0) & (light == 1)
         assert open_sky.float().mean() > 0.1
         torch.testing.assert_close(cloudy[:, open_sky], clear[:, open_sky])
@@ -67,7 +78,7 @@ def test_where_there_is_neither_cloud_nor_shadow_the_image_is_untouched() -> Non
 
 @pytest.mark.parametrize("cover", [0.1, 0.3, 0.6])
 def test_the_share_under_cloud_is_the_one_asked(cover: float) -> None:
-    kind = replace(THICK, cover=(cover, cover), shift=(0.0, 0.0))
+    kind = replace(THICK_CLOUD, cover=(cover, cover), shift=(0.0, 0.0))
     shares = [
         (simulate_clouds(ground(3, 128), kind, generator=seeded(s)).thickness > 0).float().mean() for s in range(8)
     ]
@@ -75,7 +86,7 @@ def test_the_share_under_cloud_is_the_one_asked(cover: float) -> None:
 
 
 def test_the_shadow_is_the_cloud_moved_aside() -> None:
-    kind = replace(THICK, shift=(20.0, 20.0))
+    kind = replace(THICK_CLOUD, shift=(20.0, 20.0))
     _, thickness, light = simulate_clouds(ground(3, 128), kind, generator=seeded(4))
     cloud, shadow = (thickness > 0).float(), (light < 1).float()
     matches = {}
@@ -89,9 +100,9 @@ def test_the_shadow_is_the_cloud_moved_aside() -> None:
 
 
 def test_cloud_hides_the_ground_and_is_dark_where_vapour_takes_the_light() -> None:
-    kind = replace(THICK, thickness=(300.0, 300.0), cover=(0.6, 0.6))
+    kind = replace(THICK_CLOUD, thickness=(300.0, 300.0), cover=(0.6, 0.6))
     clear = ground(13, 128) * 5
-    cloudy, thickness, _ = simulate_clouds(clear, kind, generator=seeded(0), white=5.0)
+    cloudy, thickness, _ = simulate_clouds(clear, kind, generator=seeded(0), spec=SEN12MSCR)
     core = thickness > thickness.quantile(0.95)
     bright = cloudy[:, core].mean(1) / 5
     assert bright[8] > 0.95
@@ -102,14 +113,14 @@ def test_cloud_hides_the_ground_and_is_dark_where_vapour_takes_the_light() -> No
 
 def test_large_images_and_odd_sizes_are_served() -> None:
     for shape in ((3, 9, 1), (3, 33, 70), (3, 1100, 40)):
-        assert simulate_clouds(torch.zeros(shape), THICK, generator=seeded(0)).cloudy.shape == shape
+        assert simulate_clouds(torch.zeros(shape), THICK_CLOUD, generator=seeded(0)).cloudy.shape == shape
 
 
 def test_a_kind_with_a_range_that_cannot_be_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"cover.*\(0\.5, 1\.5\)"):
-        replace(THICK, cover=(0.5, 1.5))
+        replace(THICK_CLOUD, cover=(0.5, 1.5))
     with pytest.raises(ConfigError, match="thickness"):
-        replace(THICK, thickness=(5.0, 2.0))
+        replace(THICK_CLOUD, thickness=(5.0, 2.0))
 
 
 def test_as_a_transform_it_makes_pairs_of_clear_images_read_once(
@@ -120,14 +131,24 @@ def test_as_a_transform_it_makes_pairs_of_clear_images_read_once(
     monkeypatch.setattr(pairs_module, "read_image", lambda path: count.append(path) or read(path))
     chain = Chain(PairedAugment(16, generator=seeded(1)), SimulateClouds(generator=seeded(2)))
     data = PairFolder(tmp_path / "label", tmp_path / "label", pickle.loads(pickle.dumps(Chain())))
-    assert torch.equal(data[0]["cloudy"], data[0]["clear"])
+    assert torch.equal(data[0]["inputs"], data[0]["clear"])
     count.clear()
     data.transform = chain
     item = data[0]
     assert len(count) == 1
-    assert item["cloudy"].shape == item["clear"].shape == (3, 16, 16)
-    assert not torch.equal(item["cloudy"], item["clear"])
+    assert item["inputs"].shape == item["clear"].shape == (3, 16, 16)
+    assert not torch.equal(item["inputs"], item["clear"])
     assert item["clear"].min() >= 0
+
+
+def test_planes_that_are_no_bands_stay_as_they_are() -> None:
+    clear = ground(13) * 5
+    inputs = torch.cat([torch.full((2, 64, 64), 1.5), clear])
+    simulate = SimulateClouds(generator=seeded(0), spec=SEN12MSCR)
+    covered = simulate({"inputs": inputs, "clear": clear, "masks": {}, "name": "x"})
+    assert torch.equal(covered["inputs"][:2], inputs[:2])
+    assert (covered["inputs"][2:] != clear).any()
+    assert torch.equal(inputs[2:], clear)
 
 
 def veil(cloudy: np.ndarray, clear: np.ndarray) -> tuple[float, float]:
@@ -143,8 +164,8 @@ def test_simulated_veils_are_like_the_real_thin_cloud_of_rice1(shared_data: Path
         clear = item["clear"]
         if clear.std() < 0.05:  # a slope needs contrast
             continue
-        real.append(veil(item["cloudy"].numpy(), clear.numpy()))
-        ours.append(veil(simulate_clouds(clear, THIN, generator=seeded(index)).cloudy.numpy(), clear.numpy()))
+        real.append(veil(item["inputs"].numpy(), clear.numpy()))
+        ours.append(veil(simulate_clouds(clear, THIN_VEIL, generator=seeded(index)).cloudy.numpy(), clear.numpy()))
     for which in (0, 1):
         low, middle, high = np.percentile([r[which] for r in real], (5, 50, 95))
         at = np.percentile([o[which] for o in ours], (5, 50, 95))
@@ -158,10 +179,10 @@ def test_simulated_veils_are_like_the_real_thin_cloud_of_rice1(shared_data: Path
 
 def test_it_is_quick_enough_to_run_in_training() -> None:
     clear = ground(3, 256)
-    simulate_clouds(clear, THICK, generator=seeded(0))
+    simulate_clouds(clear, THICK_CLOUD, generator=seeded(0))
     times = []
     for seed in range(15):
         start = time.perf_counter()
-        simulate_clouds(clear, THICK, generator=seeded(seed))
+        simulate_clouds(clear, THICK_CLOUD, generator=seeded(seed))
         times.append(time.perf_counter() - start)
     assert min(times) < 0.05  # 10 ms is the figure of a quiet core (docs/data.md); the gate's cores are shared

@@ -1,50 +1,57 @@
 import pytest
 import torch
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from attcr.data import Pair, PairedAugment
+from attcr.data import PairedAugment, Sample
 from attcr.data.transforms import retone
 from attcr.errors import ShapeError
+
+
+def sample(inputs: Tensor, clear: Tensor, **masks: Tensor) -> Sample:
+    return {"inputs": inputs, "clear": clear, "masks": masks, "name": ""}
 
 
 def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def test_both_sides_get_the_same_crop_flip_and_turn() -> None:
+def test_all_planes_get_the_same_crop_flip_and_turn() -> None:
     clear = torch.arange(3 * 40 * 50, dtype=torch.float32).reshape(3, 40, 50)
     cloudy = torch.cat([clear[:2] - 1, clear + 0.5])
     augment = PairedAugment(16, generator=seeded(0))
     for _ in range(50):
-        one, other = augment(cloudy, clear)
-        assert one.shape == (5, 16, 16)
-        assert other.shape == (3, 16, 16)
-        assert torch.equal(one[2:], other + 0.5)
+        cut = augment(sample(cloudy, clear, cloud=clear[0] + 7))
+        assert cut["inputs"].shape == (5, 16, 16)
+        assert cut["clear"].shape == (3, 16, 16)
+        assert torch.equal(cut["inputs"][2:], cut["clear"] + 0.5)
+        assert torch.equal(cut["masks"]["cloud"], cut["clear"][0] + 7)
 
 
 def test_all_8_symmetries_and_all_corners_come() -> None:
     image = torch.arange(9.0).reshape(1, 3, 3)
     augment = PairedAugment(None, generator=seeded(1))
-    assert len({tuple(augment(image, image)[0].flatten().tolist()) for _ in range(200)}) == 8
+    assert len({tuple(augment(sample(image, image))["inputs"].flatten().tolist()) for _ in range(200)}) == 8
     crop = PairedAugment(1, generator=seeded(1))
-    assert {float(crop(image, image)[0]) for _ in range(200)} == set(range(9))
+    assert {float(crop(sample(image, image))["clear"]) for _ in range(200)} == set(range(9))
 
 
 def test_a_seed_gives_the_same_again() -> None:
     image = torch.rand(3, 32, 32, generator=seeded(5))
-    runs = [[PairedAugment(8, generator=g)(image, image)[0] for _ in range(5)] for g in (seeded(7), seeded(7))]
+    both = sample(image, image)
+    runs = [[PairedAugment(8, generator=g)(both)["inputs"] for _ in range(5)] for g in (seeded(7), seeded(7))]
     assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
 
 
 def test_a_crop_larger_than_the_image_and_unequal_sides_are_refused() -> None:
     augment = PairedAugment(33, generator=seeded(0))
     with pytest.raises(ShapeError, match="crop of 33 pixels was asked of a 32x40"):
-        augment(torch.zeros(3, 32, 40), torch.zeros(3, 32, 40))
+        augment(sample(torch.zeros(3, 32, 40), torch.zeros(3, 32, 40)))
     with pytest.raises(ShapeError, match="differ in size"):
-        augment(torch.zeros(3, 40, 40), torch.zeros(3, 40, 41))
+        augment(sample(torch.zeros(3, 40, 40), torch.zeros(3, 40, 41)))
 
 
-class Same(Dataset[Pair]):
+class Same(Dataset[Sample]):
     """The same image over and over, so that only the augmentation differs."""
 
     def __init__(self, seed: int) -> None:
@@ -54,9 +61,8 @@ class Same(Dataset[Pair]):
     def __len__(self) -> int:
         return 16
 
-    def __getitem__(self, index: int) -> Pair:
-        cloudy, clear = self.transform(self.image, self.image)
-        return {"cloudy": cloudy, "clear": clear, "name": str(index)}
+    def __getitem__(self, index: int) -> Sample:
+        return {**self.transform(sample(self.image, self.image)), "name": str(index)}
 
 
 def corners(seed: int, loader_seed: int) -> list[tuple[float, ...]]:

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from attcr.complexity import measure
-from attcr.errors import ConfigError, WeightsError
-from attcr.networks.ablations import AblationConfig, Kind, Replacement, build_network
+from attcr.errors import ConfigError
+from attcr.networks import build_network
+from attcr.networks.ablations import Ablation, AblationConfig, Kind, Replacement
 from attcr.networks.attcr import ATTCR, ATTCRConfig, Attention
-from attcr.weights import load_model, save_model
+from attcr.spec import RICE2
+from attcr.weights import load_model, read_header, save_model
 
 KINDS = get_args(Kind)
 TINY: dict[str, Any] = {"dim": 8, "blocks": (1, 2, 1, 1, 1), "heads": (2, 2, 4, 2, 2)}
@@ -53,7 +55,7 @@ def by_weights(weights: Tensor, values: Tensor, heads: int) -> Tensor:
     ],
 )
 def test_the_cost_is_that_of_the_paper_s_table(kind: Kind, parameters: float, multiply_adds: float) -> None:
-    cost = measure(AblationConfig(replacement=kind), 256, 256, network=build_network)
+    cost = measure(AblationConfig(replacement=kind), 256, 256)
     assert round(cost.parameters / 1e6, 2) == parameters
     assert round(cost.multiply_adds_paper / 1e9, 2) == multiply_adds
     assert cost.multiply_adds == cost.multiply_adds_paper  # nothing of these is hidden from the counter
@@ -188,10 +190,15 @@ def test_another_config_gives_the_network_itself() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_its_weights_do_not_load_as_an_att_cr_network(kind: Kind, tmp_path: Path) -> None:
-    save_model(build_network(AblationConfig(**TINY, replacement=kind)), tmp_path / "w.safetensors")
-    with pytest.raises(WeightsError, match="replacement"):
-        load_model(tmp_path / "w.safetensors")
+def test_its_weights_come_back_the_same_and_not_as_an_att_cr_network(kind: Kind, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, image = build_network(AblationConfig(**TINY, replacement=kind)).eval(), torch.rand(1, 3, 20, 16)
+    save_model(model, tmp_path / "w.safetensors", spec=RICE2)
+    assert read_header(tmp_path / "w.safetensors").network == "ablation"
+    loaded = load_model(tmp_path / "w.safetensors")
+    assert (type(loaded), loaded.config, loaded.spec) == (Ablation, model.config, RICE2)
+    with torch.no_grad():
+        assert torch.equal(loaded(image), model(image))
 
 
 def test_a_config_that_contradicts_itself_is_refused() -> None:

@@ -56,6 +56,18 @@ def test_the_result_is_added_to_the_channels_the_config_names() -> None:
     assert torch.equal(model(image), image[:, [4, 0, 2]])
 
 
+@pytest.mark.parametrize("residual", [(4, 0), (1,), ()])
+def test_outputs_without_a_residual_come_as_the_network_gives_them(residual: tuple[int, ...]) -> None:
+    whole = dataclasses.replace(SMALL, in_channels=5, residual=(4, 0, 2))
+    image = torch.rand(1, 5, 16, 16)
+    with torch.no_grad():
+        bare = build(whole)(image) - image[:, [4, 0, 2]]
+        got = build(dataclasses.replace(whole, residual=residual))(image)
+    assert torch.allclose(got[:, len(residual) :], bare[:, len(residual) :], atol=1e-6)
+    added = got[:, : len(residual)] - image[:, list(residual)]
+    assert torch.allclose(added, bare[:, : len(residual)], atol=1e-6)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -90,7 +102,7 @@ def test_the_changes_above_name_every_field() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"residual": (0, 1)}, "residual"),
+        ({"residual": (0, 1, 2, 0)}, "residual"),
         ({"residual": (0, 1, 3)}, "residual"),
         ({"dim": 10}, "multiple of 4"),
         ({"heads": (2, 2, 3, 2, 2)}, "stage 3"),

@@ -68,7 +68,7 @@ def test_a_comparison_is_trained_written_and_not_trained_twice(
     assert f"{100 * 2 * 2 * 16**2 / (37_000 * 16 * 256**2):.2g} % of the pixels" in text
 
     held = PairFolder(tmp_path / "pairs" / "cloudy", tmp_path / "pairs" / "clear", names=["v0", "v1"])
-    copied = [PROTOCOLS["att-cr"].score(pair["cloudy"], pair["clear"])["psnr"] for pair in (held[0], held[1])]
+    copied = [PROTOCOLS["att-cr"].score(pair["inputs"], pair["clear"])["psnr"] for pair in (held[0], held[1])]
     assert content["budget"]["input_copied"]["psnr"] == pytest.approx(sum(copied) / 2, abs=1e-4)
 
     (tmp_path / "out" / "runs" / "swin-seed1.json").unlink()  # as if it had been stopped before this run
@@ -162,6 +162,6 @@ def test_a_run_without_steps_is_refused() -> None:
 
 
 def test_the_task_trains_the_replacement() -> None:
-    config = AblationConfig(dim=8, blocks=(1, 1, 1, 1, 1), heads=(2, 2, 2, 2, 2), replacement="linear-sra")
-    names = [name for name, _ in RestorationTask(config).named_parameters()]
+    config = {"dim": 8, "blocks": [1] * 5, "heads": [2] * 5, "replacement": "linear-sra"}
+    names = [name for name, _ in RestorationTask("ablation", config).named_parameters()]
     assert "network.stages.0.0.attention.reduce.1.weight" in names

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from attcr.errors import ConfigError
+from attcr.spec import RICE2, SEN12MSCR, TRUE_COLOUR, InputSpec
 from attcr.train.data import NumberedPairs, NumberSampler, PairData, Source
 from fakes import make_pairs
 
@@ -37,8 +38,8 @@ def test_a_resumed_run_reads_on_where_it_stopped() -> None:
 def test_a_pair_depends_on_its_number_and_the_seed_alone(root: Path) -> None:
     first, again, other = numbered(root)[7], numbered(root)[7], numbered(root, seed=1)[7]
     assert first["name"] == again["name"]
-    assert torch.equal(first["cloudy"], again["cloudy"])
-    assert not torch.equal(first["cloudy"], other["cloudy"])
+    assert torch.equal(first["inputs"], again["inputs"])
+    assert not torch.equal(first["inputs"], other["inputs"])
 
 
 def test_each_time_through_every_image_is_seen_once_in_a_fresh_order(root: Path) -> None:
@@ -50,7 +51,7 @@ def test_each_time_through_every_image_is_seen_once_in_a_fresh_order(root: Path)
 
 def test_a_share_of_the_pairs_is_clear_on_both_sides(root: Path) -> None:
     data = numbered(root, clear_share=0.3)
-    clear = sum(torch.equal(data[n]["cloudy"], data[n]["clear"]) for n in range(200))
+    clear = sum(torch.equal(data[n]["inputs"], data[n]["clear"]) for n in range(200))
     assert 35 < clear < 85
 
 
@@ -72,8 +73,8 @@ def test_pairs_averaged_down_show_the_same_ground_on_both_sides(root: Path) -> N
         whole = source[source.names.index(pair["name"])]
         shrink = next((s for s in (1, 4) if (_places(pair["clear"], whole["clear"], s)).any()), None)
         assert shrink is not None  # 64 never fits
-        assert pair["cloudy"].shape == pair["clear"].shape == (3, 8, 8)
-        places = [_places(pair[side], whole[side], shrink) for side in ("cloudy", "clear")]
+        assert pair["inputs"].shape == pair["clear"].shape == (3, 8, 8)
+        places = [_places(pair[side], whole[side], shrink) for side in ("inputs", "clear")]
         assert (places[0] & places[1]).any()
         seen.add(shrink)
     assert seen == {1, 4}
@@ -101,6 +102,33 @@ def test_shrinks_below_one_or_of_whole_images_are_refused(root: Path) -> None:
 def test_a_crop_that_begins_late_is_refused(root: Path) -> None:
     with pytest.raises(ConfigError, match="from step 0 on"):
         PairData([Source("pairs", hold_out=("v",))], root=str(root), crop={1: 16})
+
+
+def test_weights_get_the_spec_of_the_data(root: Path) -> None:
+    def spec(*sources: Source) -> InputSpec:
+        return PairData(list(sources), root=str(root)).spec
+
+    assert spec(Source("rice2")) == RICE2
+    assert spec(Source("sen12mscr")) == SEN12MSCR
+    assert spec(Source("simulated", hold_out=("v",), clouds="thin")) == TRUE_COLOUR
+    both = spec(Source("rice1"), Source("tcloud"), Source("pairs", hold_out=("v",), clouds="thick"))
+    assert (both.slots, both.gsd, both.removes) == (TRUE_COLOUR.slots, (10.0, 30.0), ("thin", "thick", "shadow"))
+    own = spec(Source("pairs", hold_out=("v",), slots=("swir16", "nir08", "red"), gsd=30.0))
+    assert own == RICE2
+
+
+@pytest.mark.parametrize(
+    ("sources", "message"),
+    [
+        ([Source("rice1"), Source("rice2")], r"rice1 \(red to 0.3558 .*\) and rice2 \(swir16 to 1 .*other bands"),
+        ([Source("rice2"), Source("sen12mscr")], "other bands or ranges"),
+        ([Source("rice1", slots=("nir", "red", "green"))], "rice1 says itself what its bands"),
+        ([Source("rice3")], "no data set 'rice3'; there are rice1"),
+    ],
+)
+def test_sources_of_other_bands_are_refused(root: Path, sources: list[Source], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        PairData(sources, root=str(root)).setup("fit")
 
 
 def test_validation_holds_no_training_image(root: Path) -> None:

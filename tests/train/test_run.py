@@ -14,8 +14,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from attcr.data import DATASETS
 from attcr.data.splits import load_split
 from attcr.errors import ConfigError
+from attcr.spec import SEN12MSCR, TRUE_COLOUR
 from attcr.train.run import WholeCheckpointIO, train
 from attcr.weights import load_model, read_metadata
 from fakes import fake_patch, link_pairs, make_pairs, make_sen12mscr, write_tif
@@ -75,6 +77,7 @@ def test_every_recipe_of_pictures_takes_two_steps(recipe: str, tmp_path: Path) -
     )
     model = load_model(tmp_path / "run" / "weights.safetensors")
     assert model.config.dim == 8
+    assert model.spec == DATASETS[dataset].spec
     provenance = json.loads(read_metadata(tmp_path / "run" / "weights.safetensors")["provenance"])
     assert provenance["steps"] == 2
     assert provenance["data"][0]["train_split_sha256"] == load_split(dataset, "train").sha256
@@ -99,7 +102,12 @@ def test_the_sen12mscr_recipe_takes_two_steps(tmp_path: Path) -> None:
             ),
         ]
     )
-    assert load_model(tmp_path / "run" / "weights.safetensors").config.out_channels == 13
+    model = load_model(tmp_path / "run" / "weights.safetensors")
+    assert model.config.out_channels == 13
+    assert model.spec == SEN12MSCR
+    provenance = json.loads(read_metadata(tmp_path / "run" / "weights.safetensors")["provenance"])
+    assert provenance["protocol"] == ["att-cr-sen12"]
+    assert provenance["validation"]["val_psnr"] > 0
 
 
 def test_the_rgb_thin_recipe_takes_two_steps(tmp_path: Path) -> None:
@@ -115,6 +123,7 @@ def test_the_rgb_thin_recipe_takes_two_steps(tmp_path: Path) -> None:
     )
     provenance = json.loads(read_metadata(tmp_path / "run" / "weights.safetensors")["provenance"])
     assert provenance["data"] == [{"dataset": "simulated", "weight": 1.0, "hold_out": ["T22MCT", "T50JML"]}]
+    assert load_model(tmp_path / "run" / "weights.safetensors").spec == TRUE_COLOUR
 
 
 def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:

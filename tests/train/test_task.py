@@ -12,35 +12,36 @@ import torch
 
 from attcr.errors import ConfigError
 from attcr.networks.attcr import ATTCR, ATTCRConfig
+from attcr.spec import TRUE_COLOUR
 from attcr.train.data import PairData, Source
 from attcr.train.task import NotFiniteError, RestorationTask
 from attcr.weights import save_model
 from fakes import make_pairs
 
-CONFIG = ATTCRConfig(dim=8, blocks=(1, 1, 1, 1, 1), heads=(2, 2, 2, 2, 2))
+CONFIG = {"dim": 8, "blocks": [1, 1, 1, 1, 1], "heads": [2, 2, 2, 2, 2]}
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning")
 
 
 def test_the_rate_is_flat_then_falls_as_a_cosine() -> None:
-    task = RestorationTask(CONFIG, lr=4e-4, min_lr=2e-6)
+    task = RestorationTask(config=CONFIG, lr=4e-4, min_lr=2e-6)
     rates = [4e-4 * task.rate(step, 1000) for step in (0, 300, 650, 1000)]
     assert rates == pytest.approx([4e-4, 4e-4, (4e-4 + 2e-6) / 2, 2e-6])
 
 
 def test_the_rate_is_halved_at_each_milestone() -> None:
-    task = RestorationTask(CONFIG, lr=6e-4, schedule="multistep")
+    task = RestorationTask(config=CONFIG, lr=6e-4, schedule="multistep")
     steps = (0, 95_264, 95_265, 127_019, 127_020, 158_774, 158_775)
     assert [task.rate(step, 190_530) for step in steps] == [1, 1, 0.5, 0.5, 0.25, 0.25, 0.125]
 
 
 def test_the_rate_rises_over_the_warm_up() -> None:
-    task = RestorationTask(CONFIG, warmup_steps=4)
+    task = RestorationTask(config=CONFIG, warmup_steps=4)
     assert [task.rate(step, 1000) for step in range(5)] == [0.25, 0.5, 0.75, 1, 1]
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_names_its_batch(tmp_path: Path) -> None:
     make_pairs(tmp_path / "pairs", ("cloudy", "clear"), ["t0", "t1", "v0"])
-    task = RestorationTask(CONFIG)
+    task = RestorationTask(config=CONFIG)
     torch.nn.init.constant_(task.network.output.weight, float("nan"))
     data = PairData([Source("pairs", "pairs", hold_out=("v",))], root=str(tmp_path), batch_size=2, crop=16, workers=0)
     quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "num_sanity_val_steps": 0}
@@ -56,14 +57,25 @@ def test_recomputed_blocks_give_the_same_gradients() -> None:
     grads = []
     for recompute in (False, True):
         torch.manual_seed(0)
-        task = RestorationTask(CONFIG, checkpoint_blocks=recompute)
+        task = RestorationTask(config=CONFIG, checkpoint_blocks=recompute)
         task(image).square().sum().backward()
         grads.append([p.grad for p in task.parameters()])
     assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True) if a is not None and b is not None)
 
 
+def test_a_network_and_its_settings_are_checked_by_name() -> None:
+    with pytest.raises(ConfigError, match="no network 'unet'; there are attcr, ablation, spagan"):
+        RestorationTask("unet")
+    with pytest.raises(ConfigError, match="attcr has no setting width; it has in_channels"):
+        RestorationTask("attcr", {"width": 8})
+    with pytest.raises(ConfigError, match=r"settings of attcr: \{'dim': 'many'\} are of another kind"):
+        RestorationTask("attcr", {"dim": "many"})
+    with pytest.raises(ConfigError, match="checkpoint_blocks has no effect on spagan"):
+        RestorationTask("spagan", checkpoint_blocks=True)
+
+
 def test_the_log_mse_loss_ranks_as_psnr_does_and_is_finite_for_a_perfect_image() -> None:
-    task = RestorationTask(CONFIG, loss="log-mse")
+    task = RestorationTask(config=CONFIG, loss="log-mse")
     clear = torch.rand(2, 3, 8, 8)
     errors = (0.0, 0.03, 0.1)
     losses = [float(task.loss(clear + error, clear)) for error in errors]
@@ -71,22 +83,23 @@ def test_the_log_mse_loss_ranks_as_psnr_does_and_is_finite_for_a_perfect_image()
 
 
 def test_a_run_can_start_from_weights(tmp_path: Path) -> None:
-    model = ATTCR(CONFIG)
-    save_model(model, tmp_path / "w.safetensors")
-    task = RestorationTask(CONFIG, start_from=str(tmp_path / "w.safetensors"))
+    model = ATTCR(ATTCRConfig(**CONFIG))  # type: ignore[arg-type]
+    save_model(model, tmp_path / "w.safetensors", spec=TRUE_COLOUR)
+    task = RestorationTask(config=CONFIG, start_from=str(tmp_path / "w.safetensors"))
     assert torch.equal(task.network.embed.weight, model.embed.weight)
     with pytest.raises(ConfigError, match="start_from"):
-        RestorationTask(ATTCRConfig.preset("tiny"), start_from=str(tmp_path / "w.safetensors"))
+        RestorationTask(config={"dim": 16}, start_from=str(tmp_path / "w.safetensors"))
 
 
 ONE_STEP = """
 import sys, torch
+from dataclasses import asdict
 from attcr.networks.attcr import ATTCRConfig
 from attcr.train.task import RestorationTask
 from fake_scenes import peak_bytes
 
 size, preset, recompute = int(sys.argv[1]), sys.argv[2], sys.argv[3] == "recompute"
-task = RestorationTask(ATTCRConfig.preset(preset), checkpoint_blocks=recompute)
+task = RestorationTask(config=asdict(ATTCRConfig.preset(preset)), checkpoint_blocks=recompute)
 optimizer = torch.optim.AdamW(task.parameters())
 cloudy, clear = torch.rand(2, 1, 3, size, size)
 with torch.autocast("cpu", torch.bfloat16):

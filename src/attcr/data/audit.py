@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.data import rice, sen12mscr, tcloud
+from attcr.data.listing import CLEAR_SIDE, CLOUDY_SIDE, SIDES, Listing, Lists
 from attcr.data.looks import (
     CELLS,
     SYMMETRIES,
@@ -41,20 +41,17 @@ from attcr.data.looks import (
     turn,
     turn_hash,
 )  # fmt: skip
-from attcr.data.pairs import Array, images_in, read_image
-from attcr.data.splits import PARTS, load_split, names_sha256, shared_names, substring_leaks
-from attcr.errors import ConfigError, DataError, DataNotFoundError, MissingExtraError
+from attcr.data.pairs import read_image
+from attcr.data.sets import find_set, list_files
+from attcr.data.splits import PARTS, names_sha256, shared_names, substring_leaks
+from attcr.errors import DataError, DataNotFoundError, MissingExtraError
 
-Lists = Mapping[str, Sequence[str]]
 Indices = NDArray[np.int64]
-
-SIDES = ("cloudy", "clear", "sar")
-CLOUDY, CLEAR = 0, 1
 
 # Measured on 356 real images, each against its own planted copies and against all others (docs/data.md).
 HASH_NEAR = 16  # bits of 63: copies differ by 12 at most, and 1 in 1000 pairs of different images by so few
 THUMB_NEAR = 0.4  # correlation of thumbnails that is worth the closer look
-COPY = 0.45  # correlation of the closer look: copies have 0.54 and more, different images 0.35 and less
+DETAIL_NEAR = 0.45  # correlation of the closer look: copies have 0.54 and more, different images 0.35 and less
 ALIKE = 1.0  # grey levels, root mean square
 DOUBTFUL = 0.3  # correlation of a pair's best blocks: sides of different pairs have 0.35 and less
 FITS, THUMB_FITS = 0.4, 0.6  # of another pair's clear side, in the closer look and in the thumbnails
@@ -101,7 +98,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Report:
+class Audit:
     """All that an audit found, and of what."""
 
     dataset: str
@@ -109,6 +106,8 @@ class Report:
     pairs: int
     parts: Mapping[str, Mapping[str, Any]]
     """By part: how many names its list has, how many pairs are there, the sha256 of the list."""
+    colours: tuple[int, ...]
+    """The bands of its images that are shown as red, green and blue."""
     findings: tuple[Finding, ...] = field(repr=False)
 
     def of(self, kind: str, *parts: str) -> list[Finding]:
@@ -138,95 +137,11 @@ class Report:
         }
 
 
-@dataclass(frozen=True)
-class Collection:
-    """The pairs to audit."""
-
-    names: Sequence[str]
-    part_of: NDArray[np.int8]
-    """The part of each pair, a place in PARTS; -1 is in no list."""
-    path: Callable[[int, int], Path | None]
-    """Where the image (pair, side) is; None is nowhere."""
-    sides: int = 2
-    incomplete: Mapping[str, int] = field(default_factory=dict)
-    """Regions, and how many of their patches lack a file."""
-
-    def picture(self, index: int, side: int) -> Picture:
-        """Describe one image."""
-        part = PARTS[self.part_of[index]] if self.part_of[index] >= 0 else "none"
-        return Picture(self.names[index], SIDES[side], part, str(self.path(index, side) or ""))
-
-    def read(self, index: int, side: int) -> Array:
-        """Read one image that is there."""
-        path = self.path(index, side)
-        assert path is not None, "only images that were seen are read again"
-        return read_image(path)
-
-
-def collect(dataset: str, root: Path, lists: Lists) -> Collection:
-    """Find the pairs of `rice1`, `rice2`, `tcloud`, `sen12mscr`, or `pairs` (folders cloudy and clear)."""
-    if dataset == "sen12mscr":
-        return _regions(root, lists)
-    if dataset in ("rice1", "rice2"):
-        folders, how = [(root / "cloud", root / "label")], rice.HOW_TO_OBTAIN
-    elif dataset == "tcloud":
-        parts = [root / "train", root / "test"] if (root / "train").is_dir() else [root]
-        folders, how = [(part / "cloud", part / "reference") for part in parts], tcloud.HOW_TO_OBTAIN
-    elif dataset == "pairs":
-        folders = [(root / "cloudy", root / "clear")]
-        how = "ROOT holds two folders, cloudy and clear, with images of equal names"
-    else:
-        raise ConfigError(f"no data set {dataset!r}; there are rice1, rice2, tcloud, sen12mscr and pairs")
-    try:
-        return _folders(folders, lists)
-    except DataNotFoundError as error:
-        raise DataNotFoundError(f"{dataset}: {error}. {how}") from error
-
-
-def _folders(folders: Sequence[tuple[Path, Path]], lists: Lists) -> Collection:
-    files: tuple[dict[str, Path], dict[str, Path]] = ({}, {})
-    for cloudy, clear in folders:
-        files[CLOUDY].update(images_in(cloudy))
-        files[CLEAR].update(images_in(clear))
-    part_of = {name: PARTS.index(part) for part, names in lists.items() for name in names}
-    names = list(dict.fromkeys([*part_of, *files[CLOUDY], *files[CLEAR]]))
-    parts = np.array([part_of.get(name, -1) for name in names], np.int8)
-    return Collection(names, parts, lambda index, side: files[side].get(names[index]))
-
-
-def _regions(root: Path, lists: Lists) -> Collection:
-    regions = [region for names in lists.values() for region in names]
-    index = sen12mscr.PatchIndex(root)
-    found = index.patches(regions)
-    counts = [len(numbers) for numbers in found]
-    region_of, patches = np.repeat(np.arange(len(regions)), counts), np.concatenate(found)
-    parts = np.repeat([PARTS.index(part) for part, names in lists.items() for _ in names], counts)
-
-    def path(pair: int, side: int) -> Path:
-        kind = ("s2_cloudy", "s2", "s1")[side]
-        return sen12mscr.patch_path(root, regions[region_of[pair]], kind, int(patches[pair]))
-
-    names = _PatchNames([region.replace("/", "_") for region in regions], region_of, patches)
-    return Collection(names, parts.astype(np.int8), path, 3, index.incomplete)
-
-
-class _PatchNames(Sequence[str]):
-    """Patch names made when asked for: as strings they would take most of the memory."""
-
-    def __init__(self, regions: Sequence[str], region_of: NDArray[Any], patches: NDArray[Any]) -> None:
-        self.regions, self.region_of, self.patches = regions, region_of, patches
-
-    def __len__(self) -> int:
-        return len(self.patches)
-
-    def __getitem__(self, index: Any) -> Any:
-        return f"{self.regions[self.region_of[index]]}_p{self.patches[index]}"
-
-
 class Looks:
     """What is remembered of every image, by pair and side."""
 
-    def __init__(self, pairs: int, sides: int, scratch: Path) -> None:
+    def __init__(self, pairs: int, sides: int, colours: tuple[int, ...], scratch: Path) -> None:
+        self.colours = colours
         self.seen = np.zeros((pairs, sides), bool)
         self.digest = np.zeros((pairs, sides, 2), np.uint64)
         self.shape = np.zeros((pairs, sides, 3), np.int32)
@@ -250,7 +165,7 @@ def audit(
     within: bool = False,
     alikes: int = 1,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Report:
+) -> Audit:
     """Audit a data set under `root`, with its shipped lists or those given by part.
 
     Copies and alikes are sought across parts, and inside them too with `within` or where there is but one.
@@ -260,44 +175,48 @@ def audit(
         import PIL  # noqa: F401
     except ImportError as error:
         raise MissingExtraError("Pillow", "data") from error
-    root = Path(root)
-    if lists is None:
-        lists = {} if dataset == "pairs" else {part: load_split(dataset, part).names for part in PARTS}
-    collection = collect(dataset, root, lists)
+    root, data = Path(root), find_set(dataset)
+    lists = data.lists() if lists is None else lists
+    listing, colours = list_files(data, root, lists), tuple(data.spec.colours)
     with tempfile.TemporaryDirectory() as scratch:
-        looks = Looks(len(collection.names), collection.sides, Path(scratch, "thumbnails"))
+        looks = Looks(len(listing.names), listing.sides, colours, Path(scratch, "thumbnails"))
         findings = [
-            *_scan(collection, looks, progress),
-            *_odd(collection, looks),
-            *_lists(collection, looks, lists),
+            *_scan(listing, looks, progress),
+            *_odd(listing, looks),
+            *_lists(listing, looks, lists),
         ]
-        findings += _exact(collection, looks)
-        groups = _compared(collection, within)
-        copies = [copy for side in (CLOUDY, CLEAR) for copy in _copies(collection, looks, side, groups)]
+        findings += _exact(listing, looks)
+        groups = _compared(listing, within)
+        copies = [copy for side in (CLOUDY_SIDE, CLEAR_SIDE) for copy in _copies(listing, looks, side, groups)]
         findings += copies
         known = {frozenset(image.name for image in copy.images) for copy in copies}
-        findings += _alikes(collection, looks, groups, alikes, known)
-        findings += _mismatched(collection, looks)
+        findings += _alikes(listing, looks, groups, alikes, known)
+        findings += _mismatched(listing, looks)
         del looks  # lets go of the temporary file
     order = list(KINDS)
     findings.sort(key=lambda f: (order.index(f.kind), [(image.name, image.side) for image in f.images]))
     parts = {
         part: {
             "listed": len(names),
-            "pairs": int((collection.part_of == PARTS.index(part)).sum()),
+            "pairs": int((listing.part_of == PARTS.index(part)).sum()),
             "sha256": names_sha256(names),
         }
         for part, names in lists.items()
     }
-    return Report(dataset, str(root), len(collection.names), parts, tuple(findings))
+    return Audit(dataset, str(root), len(listing.names), parts, colours, tuple(findings))
 
 
-def _compared(collection: Collection, within: bool) -> list[tuple[Indices, Indices]]:
+def _compared(listing: Listing, within: bool) -> list[tuple[Indices, Indices]]:
     """Give the groups to compare, each with each; the later part first, since test is asked about train."""
-    parts = sorted(set(collection.part_of.tolist()) - {-1}) or [-1]
-    members = {part: np.flatnonzero(collection.part_of == part) for part in parts}
+    parts = sorted(set(listing.part_of.tolist()) - {-1}) or [-1]
+    members = {part: np.flatnonzero(listing.part_of == part) for part in parts}
     inside = within or len(parts) == 1
     return [(members[a], members[b]) for a in parts for b in parts if a > b or (inside and a == b)]
+
+
+def _picture(listing: Listing, index: int, side: int) -> Picture:
+    part = PARTS[listing.part_of[index]] if listing.part_of[index] >= 0 else "none"
+    return Picture(listing.names[index], SIDES[side], part, str(listing.path(index, side) or ""))
 
 
 @dataclass(frozen=True)
@@ -308,7 +227,7 @@ class _Look:
     small: Floats
 
 
-def _look(path: Path | None) -> _Look | str | None:
+def _look(path: Path | None, colours: Sequence[int]) -> _Look | str | None:
     """Decode an image and shrink it; the text of the error where that fails."""
     if path is None:
         return None
@@ -318,29 +237,28 @@ def _look(path: Path | None) -> _Look | str | None:
         return str(error)
     digest = blake2b(repr((image.shape, image.dtype.str)).encode(), digest_size=16)
     digest.update(np.ascontiguousarray(image).data)
-    return _Look(np.frombuffer(digest.digest(), np.uint64), image.shape, image.dtype.str[1:], shrink(image))
+    return _Look(np.frombuffer(digest.digest(), np.uint64), image.shape, image.dtype.str[1:], shrink(image, colours))
 
 
-def _scan(
-    collection: Collection, looks: Looks, progress: Callable[[int, int], None], block: int = 128
-) -> Iterator[Finding]:
+def _scan(listing: Listing, looks: Looks, progress: Callable[[int, int], None], block: int = 128) -> Iterator[Finding]:
     """Look at every file once, a block of pairs at a time."""
-    for region, count in collection.incomplete.items():
+    for region, count in listing.incomplete.items():
         yield Finding("missing", (Picture(region, "", "", ""),), f"{count} patches lack a file", count)
-    total = len(collection.names)
+    total = len(listing.names)
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # the decoders let go of Python's lock
         for some in _blocks(np.arange(total), block):
-            places = [(int(index), side) for index in some for side in range(collection.sides)]
-            found = dict(zip(places, pool.map(_look, [collection.path(*place) for place in places]), strict=True))
+            places = [(int(index), side) for index in some for side in range(listing.sides)]
+            paths = [listing.path(*place) for place in places]
+            found = dict(zip(places, pool.map(lambda path: _look(path, looks.colours), paths), strict=True))
             for (index, side), look in found.items():
                 if look is None:
-                    yield Finding("missing", (collection.picture(index, side),), "no file of this name")
+                    yield Finding("missing", (_picture(listing, index, side),), "no file of this name")
                 elif isinstance(look, str):
-                    yield Finding("unreadable", (collection.picture(index, side),), look)
+                    yield Finding("unreadable", (_picture(listing, index, side),), look)
                 else:
                     _remember(looks, index, side, look)
             for index in some:
-                cloudy, clear = found[index, CLOUDY], found[index, CLEAR]
+                cloudy, clear = found[index, CLOUDY_SIDE], found[index, CLEAR_SIDE]
                 if isinstance(cloudy, _Look) and isinstance(clear, _Look):
                     looks.shows[index] = shows_through(cloudy.small, clear.small)
             progress(int(some[-1]) + 1, total)
@@ -351,16 +269,16 @@ def _remember(looks: Looks, index: int, side: int, look: _Look) -> None:
     looks.digest[index, side] = look.digest
     looks.shape[index, side] = look.shape
     looks.type[index, side] = look.type.encode()
-    if side in (CLOUDY, CLEAR):
+    if side in (CLOUDY_SIDE, CLEAR_SIDE):
         looks.hash[index, side] = hash_signs(look.small)
         looks.thumb[index, side] = thumbnail(look.small)
-    if side == CLEAR:
+    if side == CLEAR_SIDE:
         looks.colour[index] = cells(look.small, CELLS)
 
 
-def _odd(collection: Collection, looks: Looks) -> Iterator[Finding]:
+def _odd(listing: Listing, looks: Looks) -> Iterator[Finding]:
     """Find images unlike most of their side, and sides of different size."""
-    for side in range(collection.sides):
+    for side in range(listing.sides):
         seen = np.flatnonzero(looks.seen[:, side])
         kinds = Counter(_kind(looks, index, side) for index in seen)
         if len(kinds) < 2:
@@ -368,10 +286,10 @@ def _odd(collection: Collection, looks: Looks) -> Iterator[Finding]:
         usual = kinds.most_common(1)[0][0]
         for index in seen:
             if (kind := _kind(looks, index, side)) != usual:
-                yield Finding("odd", (collection.picture(int(index), side),), f"{kind}; most are {usual}")
+                yield Finding("odd", (_picture(listing, int(index), side),), f"{kind}; most are {usual}")
     sizes = looks.shape[:, :2, 1:]
     for index in np.flatnonzero(looks.seen[:, :2].all(1) & (sizes[:, 0] != sizes[:, 1]).any(1)):
-        sides = tuple(collection.picture(int(index), side) for side in (CLOUDY, CLEAR))
+        sides = tuple(_picture(listing, int(index), side) for side in (CLOUDY_SIDE, CLEAR_SIDE))
         yield Finding("odd", sides, "the two sides differ in size")
 
 
@@ -380,7 +298,7 @@ def _kind(looks: Looks, index: np.int64, side: int) -> str:
     return f"{bands} bands {height}x{width} {np.dtype(looks.type[index, side].decode()).name}"
 
 
-def _lists(collection: Collection, looks: Looks, lists: Lists) -> Iterator[Finding]:
+def _lists(listing: Listing, looks: Looks, lists: Lists) -> Iterator[Finding]:
     """Find names in two lists or in none, and lists that overlap when matched by substring."""
     for (one, other), names in shared_names(lists).items():
         for name in names:
@@ -391,11 +309,11 @@ def _lists(collection: Collection, looks: Looks, lists: Lists) -> Iterator[Findi
         note = f"{len(names)} of {len(lists[part])} entries of {part} contain an entry of {other}"
         yield Finding("substring", images, note, len(names))
     if lists:
-        for index in np.flatnonzero((collection.part_of < 0) & looks.seen.any(1)):
-            yield Finding("unlisted", (collection.picture(int(index), CLEAR),), "in no list")
+        for index in np.flatnonzero((listing.part_of < 0) & looks.seen.any(1)):
+            yield Finding("unlisted", (_picture(listing, int(index), CLEAR_SIDE),), "in no list")
 
 
-def _exact(collection: Collection, looks: Looks, at_most: int = 20) -> Iterator[Finding]:
+def _exact(listing: Listing, looks: Looks, at_most: int = 20) -> Iterator[Finding]:
     """Group images of equal pixels; of a group larger than `at_most` the first are named."""
     places, digests = np.argwhere(looks.seen), looks.digest[looks.seen]
     order = np.lexsort((digests[:, 1], digests[:, 0]))
@@ -404,7 +322,7 @@ def _exact(collection: Collection, looks: Looks, at_most: int = 20) -> Iterator[
         if len(group) < 2:
             continue
         members = places[np.sort(group)]
-        images = tuple(collection.picture(int(index), int(side)) for index, side in members[:at_most])
+        images = tuple(_picture(listing, int(index), int(side)) for index, side in members[:at_most])
         if len({image.name for image in images}) == 1:
             yield Finding("same", images, "equal pixels")
         else:
@@ -416,14 +334,12 @@ def _blocks(indices: NDArray[Any], size: int) -> Iterator[NDArray[Any]]:
         yield indices[start : start + size]
 
 
-def _copies(
-    collection: Collection, looks: Looks, side: int, groups: Sequence[tuple[Indices, Indices]]
-) -> Iterator[Finding]:
+def _copies(listing: Listing, looks: Looks, side: int, groups: Sequence[tuple[Indices, Indices]]) -> Iterator[Finding]:
     """Find copies: hash, thumbnails, closer look. Images of equal pixels are reported as exact alone."""
 
     @lru_cache(maxsize=256)
     def view(index: int) -> Floats:
-        return detail(shrink(collection.read(index, side)).mean(0))
+        return detail(shrink(listing.read(index, side), looks.colours).mean(0))
 
     for rows, cols in groups:
         inside = rows is cols  # each pair comes twice, and every image meets itself
@@ -433,8 +349,8 @@ def _copies(
                 if looks.equal(one, other, side) or (inside and one > other):
                     continue
                 correlation = aligned_correlation(turn(view(one), symmetry), view(other))
-                if correlation >= COPY:
-                    images = (collection.picture(one, side), collection.picture(other, side))
+                if correlation >= DETAIL_NEAR:
+                    images = (_picture(listing, one, side), _picture(listing, other, side))
                     note = f"correlation {correlation:.2f}, {SYMMETRIES[symmetry]}"
                     yield Finding("near", images, note, round(correlation, 4), symmetry)
 
@@ -456,7 +372,7 @@ def _candidates(looks: Looks, side: int, rows: Indices, cols: Indices) -> dict[t
 
 
 def _alikes(
-    collection: Collection,
+    listing: Listing,
     looks: Looks,
     groups: Sequence[tuple[Indices, Indices]],
     at_most: int,
@@ -469,24 +385,24 @@ def _alikes(
 
     @lru_cache(maxsize=64)
     def pixels(index: int) -> Floats:
-        return levels(collection.read(index, CLEAR))
+        return levels(listing.read(index, CLEAR_SIDE), looks.colours)
 
     done: set[frozenset[int]] = set()
     for rows, cols in groups:
-        rows, cols = (indices[looks.seen[indices, CLEAR]] for indices in (rows, cols))
+        rows, cols = (indices[looks.seen[indices, CLEAR_SIDE]] for indices in (rows, cols))
         for some in _blocks(rows, 256):
             for one, nearest in _nearest(looks, some, cols, 2 * at_most + 6).items():
                 found = 0
                 for other, symmetry in nearest:
                     pair = frozenset((one, other))
-                    known = frozenset((collection.names[one], collection.names[other])) in copies
-                    if one == other or known or pair in done or looks.equal(one, other, CLEAR):
+                    known = frozenset((listing.names[one], listing.names[other])) in copies
+                    if one == other or known or pair in done or looks.equal(one, other, CLEAR_SIDE):
                         continue
                     turned, target = turn(pixels(one), symmetry), pixels(other)
                     apart = float(np.sqrt(np.mean((turned - target) ** 2))) if turned.shape == target.shape else np.inf
                     if apart <= ALIKE:
                         done.add(pair)
-                        images = (collection.picture(one, CLEAR), collection.picture(other, CLEAR))
+                        images = (_picture(listing, one, CLEAR_SIDE), _picture(listing, other, CLEAR_SIDE))
                         yield Finding("alike", images, f"{apart:.2f} grey levels apart", round(apart, 4), symmetry)
                         found += 1
                         if found == at_most:
@@ -521,24 +437,25 @@ def _nearest(looks: Looks, rows: Indices, cols: Indices, count: int) -> dict[int
     }
 
 
-def _mismatched(collection: Collection, looks: Looks, tries: int = 3) -> Iterator[Finding]:
+def _mismatched(listing: Listing, looks: Looks, tries: int = 3) -> Iterator[Finding]:
     """Find doubtful pairs, and among them those whose cloudy side fits another pair's clear side."""
     doubtful = np.flatnonzero(looks.shows < DOUBTFUL)
     for some in _blocks(doubtful, 256):
         low, high = some[0] - NEIGHBOURS, some[-1] + NEIGHBOURS + 1
-        others = np.flatnonzero(looks.seen[max(low, 0) : high, CLEAR]) + max(low, 0)
-        fit = _fit_of_blocks(looks.thumb[some, CLOUDY], looks.thumb[others, CLEAR])
+        others = np.flatnonzero(looks.seen[max(low, 0) : high, CLEAR_SIDE]) + max(low, 0)
+        fit = _fit_of_blocks(looks.thumb[some, CLOUDY_SIDE], looks.thumb[others, CLEAR_SIDE])
         fit[some[:, None] == others] = -1
         for row, index in enumerate(some):
-            own, cloudy = float(looks.shows[index]), collection.picture(int(index), CLOUDY)
+            own, cloudy = float(looks.shows[index]), _picture(listing, int(index), CLOUDY_SIDE)
             best, partner = own, -1
             for at in np.argsort(-fit[row])[:tries]:
                 if fit[row, at] >= THUMB_FITS:
-                    sides = collection.read(int(index), CLOUDY), collection.read(int(others[at]), CLEAR)
-                    best, partner = max((best, partner), (shows_through(*map(shrink, sides)), int(others[at])))
+                    own_side = shrink(listing.read(int(index), CLOUDY_SIDE), looks.colours)
+                    other_side = shrink(listing.read(int(others[at]), CLEAR_SIDE), looks.colours)
+                    best, partner = max((best, partner), (shows_through(own_side, other_side), int(others[at])))
             if best >= FITS:
-                note = f"fits clear {collection.names[partner]} ({best:.2f}), not its own ({own:.2f})"
-                yield Finding("mismatched", (cloudy, collection.picture(partner, CLEAR)), note, round(best, 4))
+                note = f"fits clear {listing.names[partner]} ({best:.2f}), not its own ({own:.2f})"
+                yield Finding("mismatched", (cloudy, _picture(listing, partner, CLEAR_SIDE)), note, round(best, 4))
             else:
                 yield Finding("unconfirmed", (cloudy,), f"best blocks correlate {own:.2f}", round(own, 4))
 

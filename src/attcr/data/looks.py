@@ -1,5 +1,6 @@
 """How alike two images look: thumbnails, a perceptual hash, correlation, and the 8 flips and turns."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,22 +23,23 @@ SYMMETRIES = (
 )  # fmt: skip
 
 
-def levels(image: Array) -> Floats:
-    """Give 3 bands of an image in grey levels 0..255: an integer of 10000 and a float of 1 are white."""
-    if len(image) == 13:
-        image = image[[3, 2, 1]]
-    bands = (image[:3] if len(image) >= 3 else image[[0, 0, 0]]).astype(np.float32)
+def levels(image: Array, colours: Sequence[int]) -> Floats:
+    """Give the bands at `colours` in grey levels 0..255: an integer of 10000 and a float of 1 are white.
+
+    Where an image has fewer bands its last one stands in: that it is odd is found elsewhere.
+    """
+    bands = image[[min(at, len(image) - 1) for at in colours]].astype(np.float32)
     if image.dtype == np.uint8:
         return np.asarray(bands)
     white = 10000 if image.dtype.kind in "iu" else 1
     return np.asarray(np.nan_to_num(bands * np.float32(255 / white)).clip(0, 255))
 
 
-def shrink(image: Array) -> Floats:
+def shrink(image: Array, colours: Sequence[int]) -> Floats:
     """Give the means over VIEW x VIEW cells of an image of any size, (3, VIEW, VIEW) in grey levels."""
     from PIL import Image
 
-    bands = [Image.fromarray(band).resize((VIEW, VIEW), Image.Resampling.BOX) for band in levels(image)]
+    bands = [Image.fromarray(band).resize((VIEW, VIEW), Image.Resampling.BOX) for band in levels(image, colours)]
     return np.stack([np.asarray(band) for band in bands])
 
 

@@ -1,11 +1,11 @@
-"""Pairs of a cloudy and a clear image, from any two folders with matching names."""
+"""Samples of a cloudy input and a clear target, and pairs of any two folders with matching names."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
 import torch
@@ -15,29 +15,51 @@ from torch.utils.data import Dataset
 
 from attcr.errors import DataError, DataNotFoundError, MissingExtraError, ShapeError
 from attcr.sensors import Sensor
+from attcr.spec import TRUE_COLOUR, InputSpec
 
 Array = NDArray[Any]
-Transform = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Takes and gives (cloudy, clear), each (C, H, W) in the model's range."""
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 RASTERS = (".tif", ".tiff")
 
 EIGHT_BIT = Sensor("8-bit", (), 1 / 255, 0.0, picture=True)
-"""Pictures of any band count: 0..255 are the model's 0..1."""
+"""Pictures of any bands: 255 is white."""
 
 
-class Pair(TypedDict):
-    """One item: float32 images (C, H, W) in the model's range, and the name without ending."""
+class Sample(TypedDict):
+    """One item of a data set: float32 planes in the range that the set's spec says, and the name without ending."""
 
-    cloudy: Tensor
+    inputs: Tensor
+    """(S, H, W), a plane for each of the set's slots, in their order."""
     clear: Tensor
+    """(C, H, W), a plane for each of the set's outputs, in their order."""
+    masks: dict[str, Tensor]
+    """(H, W) by name; may be empty."""
     name: str
 
 
+Transform = Callable[[Sample], Sample]
+
+
+class Samples(Protocol):
+    """A data set, opened: a torch `Dataset` of samples that says what their planes are."""
+
+    @property
+    def spec(self) -> InputSpec:
+        """What the planes of `inputs` and `clear` are."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the samples, in order."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Sample: ...
+
+
 @cache
-def _eight_bit_table() -> NDArray[np.float32]:
-    return EIGHT_BIT.to_model(np.arange(256, dtype=np.uint8).reshape(1, 1, 256)).reshape(256)
+def _eight_bit_table(spec: InputSpec) -> NDArray[np.float32]:
+    return spec.fit(EIGHT_BIT).to_model(np.arange(256, dtype=np.uint8).reshape(1, 1, 256)).reshape(256)
 
 
 def read_image(path: Path) -> Array:
@@ -104,12 +126,12 @@ def some(names: Iterable[str], at_most: int = 5) -> str:
     return ", ".join(every[:at_most]) + rest
 
 
-class PairFolder(Dataset[Pair]):
+class PairFolder(Dataset[Sample]):
     """The pairs of two folders whose files bear the same names (endings may differ).
 
-    `names` picks and orders them; without it every image must have its counterpart. Files of 8 bits become
-    0..1; others need the `sensor` that says what their numbers mean. `cache=True` decodes everything once,
-    here, and holds it in memory as stored: forked workers share it.
+    `names` picks and orders them; without it every image must have its counterpart. `spec` says what the bands of
+    both files are. In files of 8 bits 255 is white; others need the `sensor` that says what their numbers mean.
+    `cache=True` decodes everything once, here, and holds it in memory as stored: forked workers share it.
     """
 
     def __init__(
@@ -119,12 +141,13 @@ class PairFolder(Dataset[Pair]):
         transform: Transform | None = None,
         *,
         names: Sequence[str] | None = None,
+        spec: InputSpec = TRUE_COLOUR,
         sensor: Sensor | None = None,
         cache: bool = False,
     ) -> None:
         self.cloudy_dir, self.clear_dir = Path(cloudy_dir), Path(clear_dir)
         self.transform = transform
-        self.sensor = sensor
+        self.spec, self.sensor = spec, sensor
         cloudy, clear = images_in(self.cloudy_dir), images_in(self.clear_dir)
         if names is None:
             alone = sorted(cloudy.keys() ^ clear.keys())
@@ -152,16 +175,25 @@ class PairFolder(Dataset[Pair]):
     def __len__(self) -> int:
         return len(self.names)
 
-    def __getitem__(self, index: int) -> Pair:
+    def __getitem__(self, index: int) -> Sample:
         """Pair `index`, read, scaled and transformed."""
         cloudy, clear = self._cached[index] if self._cached is not None else self._read(index)
         name = self.names[index]
+        for file, image, bands in zip(
+            self.files[index], (cloudy, clear), (len(self.spec.slots), len(self.spec.outputs)), strict=True
+        ):
+            if len(image) != bands:
+                wanted = " ".join(slot.name for slot in self.spec.slots)
+                raise ShapeError(
+                    f"{file} has {len(image)} bands and {bands} are expected ({wanted}): say what they are, as in "
+                    "slots=swir16,nir08,red"
+                )
         if cloudy.shape[1:] != clear.shape[1:]:
             raise ShapeError(
                 f"the two images of {name} differ in size: cloudy {cloudy.shape[1:]}, "
                 f"clear {clear.shape[1:]} ({self.files[index][0]})"
             )
-        return make_pair(self._scale(cloudy), self._scale(clear), name, self.transform)
+        return make_sample(self._scale(cloudy), self._scale(clear), name, self.transform)
 
     def _read(self, index: int) -> tuple[Array, Array]:
         cloudy, clear = self.files[index]
@@ -170,18 +202,16 @@ class PairFolder(Dataset[Pair]):
 
     def _scale(self, image: Array) -> NDArray[np.float32]:
         if self.sensor is not None:
-            return self.sensor.to_model(image)
+            return self.spec.fit(self.sensor).to_model(image)
         if image.dtype != np.uint8:
             raise DataError(
                 f"{self.cloudy_dir} or {self.clear_dir} holds {image.dtype}, which may mean anything: "
                 "say what, e.g. PairFolder(..., sensor=attcr.sensors.SENTINEL2_L1C)"
             )
-        return np.asarray(_eight_bit_table()[image])  # ten times as quick as scaling pixel by pixel
+        return np.asarray(_eight_bit_table(self.spec)[image])  # ten times as quick as scaling pixel by pixel
 
 
-def make_pair(cloudy: Array, clear: Array, name: str, transform: Transform | None) -> Pair:
+def make_sample(inputs: Array, clear: Array, name: str, transform: Transform | None) -> Sample:
     """Bring two arrays and their name into an item, transformed."""
-    one, other = torch.from_numpy(cloudy), torch.from_numpy(clear)
-    if transform is not None:
-        one, other = transform(one, other)
-    return {"cloudy": one, "clear": other, "name": name}
+    sample: Sample = {"inputs": torch.from_numpy(inputs), "clear": torch.from_numpy(clear), "masks": {}, "name": name}
+    return sample if transform is None else transform(sample)

@@ -3,9 +3,14 @@
 import os
 from pathlib import Path
 
+from attcr.data.listing import Listing, Lists, list_folders
 from attcr.data.pairs import PairFolder, Transform
 from attcr.data.splits import load_split
 from attcr.errors import DataNotFoundError
+from attcr.spec import RICE2 as RICE2_SPEC
+from attcr.spec import TRUE_COLOUR, InputSpec
+
+RICE1_SPEC = TRUE_COLOUR
 
 HOW_TO_OBTAIN = (
     "RICE is given by its authors at https://github.com/BUPTLdy/RICE_DATASET; unpack it so that "
@@ -15,6 +20,7 @@ HOW_TO_OBTAIN = (
 
 class _RICE(PairFolder):
     dataset: str
+    planes: InputSpec
 
     def __init__(
         self,
@@ -26,7 +32,9 @@ class _RICE(PairFolder):
     ) -> None:
         names = load_split(self.dataset, split).names
         try:
-            super().__init__(Path(root, "cloud"), Path(root, "label"), transform, names=names, cache=cache)
+            super().__init__(
+                Path(root, "cloud"), Path(root, "label"), transform, names=names, spec=self.planes, cache=cache
+            )
         except DataNotFoundError as error:
             raise DataNotFoundError(f"{self.dataset} {split}: {error}. {HOW_TO_OBTAIN}") from error
 
@@ -34,7 +42,7 @@ class _RICE(PairFolder):
 class RICE1(_RICE):
     """RICE1, thin cloud over true colour: 500 pairs; `split` is `train` (360), `val` (40) or `test` (100)."""
 
-    dataset = "rice1"
+    dataset, planes = "rice1", RICE1_SPEC
 
 
 class RICE2(_RICE):
@@ -44,4 +52,9 @@ class RICE2(_RICE):
     `val` (52) or `test` (148).
     """
 
-    dataset = "rice2"
+    dataset, planes = "rice2", RICE2_SPEC
+
+
+def list_files(root: Path, lists: Lists) -> Listing:
+    """List the images of ROOT/cloud and ROOT/label."""
+    return list_folders([(root / "cloud", root / "label")], lists)

@@ -15,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from attcr.data.pairs import Array, Pair, Transform, make_pair, read_raster, some
-from attcr.data.splits import load_split
-from attcr.errors import AttcrWarning, DataError, DataNotFoundError
+from attcr.data.listing import Listing, Lists, PatchNames
+from attcr.data.pairs import Array, Sample, Transform, make_sample, read_raster, some
+from attcr.data.splits import PARTS, load_split
+from attcr.errors import AttcrWarning, ConfigError, DataError, DataNotFoundError
 from attcr.files import cache_folder, write_whole
-from attcr.sensors import SEN12MSCR_OPTICAL, SEN12MSCR_SAR
+from attcr.sensors import SENTINEL2_L1C
+from attcr.spec import SEN12MSCR as SPEC
 
 KINDS = ("s1", "s2_cloudy", "s2")
 INDEX = "attcr-index.json"
@@ -109,13 +111,15 @@ def _modified(folder: Path) -> int:
         raise DataNotFoundError(f"looked for the folder {folder}, which is not there. {HOW_TO_OBTAIN}") from error
 
 
-class SEN12MSCR(Dataset[Pair]):
+class SEN12MSCR(Dataset[Sample]):
     """SEN12MS-CR by region: `split` is `train` (155 regions), `val` (10) or `test` (10), matched exactly.
 
-    `cloudy` is (15, 256, 256): VV and VH scaled to 0..2, then 13 optical bands, digital numbers / 2000;
+    `inputs` is (15, 256, 256): VV and VH scaled to 0..2, then 13 optical bands, digital numbers / 2000;
     `clear` is the 13 optical bands. NaN is filled with the mean of its patch.
     The root is listed when first needed.
     """
+
+    spec = SPEC
 
     def __init__(self, root: str | os.PathLike[str], split: str = "train", transform: Transform | None = None) -> None:
         self.root = Path(root)
@@ -148,22 +152,32 @@ class SEN12MSCR(Dataset[Pair]):
     def __len__(self) -> int:
         return len(self._patches[0])
 
-    def __getitem__(self, index: int) -> Pair:
+    def __getitem__(self, index: int) -> Sample:
         """Patch `index`, its three files read once each."""
         region, patch = self.regions[self._patches[0][index]], int(self._patches[1][index])
         sar, cloudy, clear = (read_patch(patch_path(self.root, region, kind, patch), kind) for kind in KINDS)
-        return make_pair(
-            np.concatenate([SEN12MSCR_SAR.to_model(sar), SEN12MSCR_OPTICAL.to_model(cloudy)]),
-            SEN12MSCR_OPTICAL.to_model(clear),
+        optical = SPEC.fit(SENTINEL2_L1C)
+        return make_sample(
+            np.concatenate([SPEC.radar().to_model(sar), optical.to_model(cloudy)]),
+            optical.to_model(clear),
             f"{region.replace('/', '_')}_p{patch}",
             self.transform,
         )
 
 
+def open_patches(
+    root: str | os.PathLike[str], split: str, *, transform: Transform | None = None, cache: bool = False
+) -> SEN12MSCR:
+    """Open a part of SEN12MS-CR; it is too large to be held in memory."""
+    if cache:
+        raise ConfigError("sen12mscr is about 270 GB and not held in memory: leave out cache")
+    return SEN12MSCR(root, split, transform)
+
+
 def read_patch(path: Path, kind: str) -> Array:
-    """Read the bands of one file, (2 or 13, H, W), NaN filled with the mean of the patch."""
+    """Read the bands of one file, (C, H, W), NaN filled with the mean of the patch."""
     bands = read_raster(path)
-    wanted = 2 if kind == "s1" else 13
+    wanted = len(SPEC.of_kind("sar") if kind == "s1" else SPEC.bands)
     if bands.shape[0] != wanted:
         raise DataError(f"{path} has {bands.shape[0]} bands; {kind} has {wanted}")
     if bands.dtype.kind == "f":
@@ -173,3 +187,20 @@ def read_patch(path: Path, kind: str) -> Array:
         if empty.any():
             bands[empty] = bands[~empty].mean(dtype=np.float64)
     return bands
+
+
+def list_patches(root: Path, lists: Lists) -> Listing:
+    """List the patches of the regions in the lists."""
+    regions = [region for names in lists.values() for region in names]
+    index = PatchIndex(root)
+    found = index.patches(regions)
+    counts = [len(numbers) for numbers in found]
+    region_of, patches = np.repeat(np.arange(len(regions)), counts), np.concatenate(found)
+    parts = np.repeat([PARTS.index(part) for part, names in lists.items() for _ in names], counts)
+
+    def path(pair: int, side: int) -> Path:
+        kind = ("s2_cloudy", "s2", "s1")[side]
+        return patch_path(root, regions[region_of[pair]], kind, int(patches[pair]))
+
+    names = PatchNames([region.replace("/", "_") for region in regions], region_of, patches)
+    return Listing(names, parts.astype(np.int8), path, 3, index.incomplete)

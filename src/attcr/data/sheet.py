@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from attcr.data.audit import Finding, Picture, Report
+from attcr.data.audit import Audit, Finding, Picture
 from attcr.data.looks import Floats, levels, turn
 from attcr.data.pairs import read_image
 
@@ -17,7 +17,7 @@ ROWS, COLUMNS = 10, 2  # findings on one page
 AT_MOST = 120  # of one kind
 
 
-def write_contact_sheets(report: Report, folder: Path) -> list[Path]:
+def write_contact_sheets(report: Audit, folder: Path) -> list[Path]:
     """Write contact_1.png and so on: a row a finding, its two images, then both stretched to full contrast.
 
     Of each kind the first AT_MOST are shown; the caption says what the images are. No finding, no file.
@@ -27,11 +27,11 @@ def write_contact_sheets(report: Report, folder: Path) -> list[Path]:
     pages = [rows[start : start + size] for start in range(0, len(rows), size)]
     files = [folder / f"contact_{number}.png" for number in range(1, len(pages) + 1)]
     for page, file in zip(pages, files, strict=True):
-        _page(page).save(file)
+        _page(page, report.colours).save(file)
     return files
 
 
-def _page(findings: Sequence[Finding]) -> Image.Image:
+def _page(findings: Sequence[Finding], colours: Sequence[int]) -> Image.Image:
     wide, high = 4 * (TILE + MARGIN) + MARGIN, TILE + CAPTION + MARGIN
     rows = -(-len(findings) // COLUMNS)
     page = Image.new("RGB", (min(len(findings), COLUMNS) * wide, rows * high + MARGIN), "white")
@@ -41,7 +41,7 @@ def _page(findings: Sequence[Finding]) -> Image.Image:
         one, other = finding.images[:2]
         pen.text((left, top), f"{_words(one)}  |  {_words(other)}", fill="black")
         pen.text((left, top + CAPTION // 2), f"{finding.kind}: {finding.note}", fill="black")
-        images = turn(_read(one), finding.symmetry), _read(other)
+        images = turn(_read(one, colours), finding.symmetry), _read(other, colours)
         for column, tile in enumerate([*map(_tile, images), *map(_tile, map(_stretched, images))]):
             page.paste(tile, (left + column * (TILE + MARGIN), top + CAPTION))
     return page
@@ -51,8 +51,8 @@ def _words(picture: Picture) -> str:
     return f"{picture.part} {picture.name} {picture.side}"
 
 
-def _read(picture: Picture) -> Floats:
-    return levels(read_image(Path(picture.path)))
+def _read(picture: Picture, colours: Sequence[int]) -> Floats:
+    return levels(read_image(Path(picture.path)), colours)
 
 
 def _stretched(image: NDArray[np.float32]) -> NDArray[np.float32]:

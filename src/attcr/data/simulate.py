@@ -16,12 +16,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from attcr.data.pairs import Sample
 from attcr.data.transforms import WorkerGenerator
 from attcr.errors import ConfigError, ShapeError
-from attcr.sensors import S2_WAVELENGTHS
+from attcr.spec import TRUE_COLOUR, InputSpec
 
-RGB_WAVELENGTHS = (665.0, 560.0, 490.0)
-"""Nanometres, in the order of an RGB picture."""
 ASYMMETRY = 0.85  # of scattering by cloud droplets: most light goes on forward
 # Share of the ground's light that comes from the sky, and so reaches the shadow, by nm: the sky is blue.
 SKYLIGHT = ((400, 0.40), (490, 0.28), (665, 0.16), (865, 0.10), (2190, 0.03))
@@ -52,17 +51,17 @@ class CloudKind:
                 raise ConfigError(f"CloudKind.{name} is a range from low to high, got {(low, high)}")
 
 
-THIN = CloudKind(
+THIN_VEIL = CloudKind(
     cover=(1.0, 1.0), thickness=(3.0, 12.0), smoothness=(1.8, 2.6), unevenness=(0.0, 0.3), shift=(0.0, 0.0)
 )
 """A veil as in RICE1: everything shows through, paler."""
-HAZE = replace(THIN, thickness=(2.0, 12.0))
+HAZE = replace(THIN_VEIL, thickness=(2.0, 12.0))
 """The same and thinner, to train on."""
-THIN_BROKEN = CloudKind(
+BROKEN_VEIL = CloudKind(
     cover=(0.2, 0.9), thickness=(2.0, 12.0), smoothness=(1.6, 2.3), unevenness=(0.0, 0.0), shift=(0.0, 0.0)
 )
 """Thin cloud with gaps: the ground shows through it, and untouched between."""
-THICK = CloudKind(
+THICK_CLOUD = CloudKind(
     cover=(0.1, 0.6), thickness=(20.0, 100.0), smoothness=(1.3, 1.8), unevenness=(0.0, 0.0), shift=(8.0, 48.0)
 )
 """Broken cloud as in RICE2 and SEN12MS-CR: white cores that hide the ground, soft edges, shadows."""
@@ -84,18 +83,19 @@ def simulate_clouds(
     kind: CloudKind,
     *,
     generator: torch.Generator,
-    wavelengths: Sequence[float] | None = None,
-    white: float = 1.0,
+    spec: InputSpec = TRUE_COLOUR,
 ) -> Simulated:
-    """Put cloud and its shadow on a clear image (C, H, W).
+    """Put cloud and its shadow on a clear image (C, H, W) of the bands that come out of `spec`.
 
-    `white` is the value of a surface that reflects everything: 1 for pictures, 5 in SEN12MS-CR's range.
-    `wavelengths` (nm, one a band) are known for 3 bands (RGB) and 13 (Sentinel-2), else must be given.
+    Their wavelengths say how bright cloud and sky are in each, and the spec's span is the value of white.
     """
-    if clear.ndim != 3:
-        raise ShapeError(f"one image (C, H, W) was expected, got the shape {tuple(clear.shape)}")
-    bands, height, width = clear.shape
-    nanometres = _wavelengths(bands, wavelengths)
+    nanometres, white = spec.wavelengths, spec.span
+    if clear.ndim != 3 or len(clear) != len(nanometres):
+        raise ShapeError(
+            f"one image (C, H, W) of the bands {' '.join(spec.outputs)} was expected, got the shape "
+            f"{tuple(clear.shape)}: say what its bands are with spec="
+        )
+    height, width = clear.shape[1:]
     cover, smoothness, unevenness, shift = (
         _uniform(*limits, generator) for limits in (kind.cover, kind.smoothness, kind.unevenness, kind.shift)
     )
@@ -119,43 +119,38 @@ def simulate_clouds(
 
 
 class SimulateClouds:
-    """A transform of pairs that replaces the cloudy side by the clear one under simulated cloud.
+    """A transform of samples that replaces the bands of the input by the clear ones under simulated cloud.
 
-    Each image gets one of `kinds`, all equally likely; every draw comes from `generator`, in workers too.
+    Each image gets one of `kinds`, all equally likely; every draw comes from `generator`, in workers too. `spec` says
+    what the planes are.
     """
 
     def __init__(
         self,
-        kinds: Sequence[CloudKind] = (THIN, THICK),
+        kinds: Sequence[CloudKind] = (THIN_VEIL, THICK_CLOUD),
         *,
         generator: torch.Generator,
-        wavelengths: Sequence[float] | None = None,
-        white: float = 1.0,
+        spec: InputSpec = TRUE_COLOUR,
     ) -> None:
         if not kinds:
-            raise ConfigError("no kind of cloud was given: THIN, THICK or both are at hand")
+            raise ConfigError("no kind of cloud was given: THIN_VEIL, THICK_CLOUD or both are at hand")
         self.kinds = tuple(kinds)
-        self.wavelengths = wavelengths
-        self.white = white
+        self.spec = spec
         self._source = WorkerGenerator(generator)
 
-    def __call__(self, cloudy: Tensor, clear: Tensor) -> tuple[Tensor, Tensor]:
-        """Give the clear image under cloud, and the clear image as it is."""
+    def __call__(self, sample: Sample) -> Sample:
+        """Give the sample with simulated cloud on its clear bands; other planes of the input stay."""
         generator = self._source.here()
         kind = self.kinds[int(torch.randint(len(self.kinds), (), generator=generator))]
-        simulated = simulate_clouds(clear, kind, generator=generator, wavelengths=self.wavelengths, white=self.white)
-        return simulated.cloudy, clear
+        simulated = simulate_clouds(sample["clear"], kind, generator=generator, spec=self.spec)
+        return cover(sample, simulated.cloudy, self.spec)
 
 
-def _wavelengths(bands: int, given: Sequence[float] | None) -> Sequence[float]:
-    known = {len(RGB_WAVELENGTHS): RGB_WAVELENGTHS, len(S2_WAVELENGTHS): S2_WAVELENGTHS}
-    wavelengths = known.get(bands) if given is None else given
-    if wavelengths is None or len(wavelengths) != bands:
-        raise ConfigError(
-            f"an image of {bands} bands needs {bands} wavelengths in nm, got {given}: they say how bright "
-            "cloud and sky are in each"
-        )
-    return wavelengths
+def cover(sample: Sample, cloudy: Tensor, spec: InputSpec) -> Sample:
+    """Give the sample with these bands (C, H, W) in the place of the input's own."""
+    inputs = sample["inputs"].clone()
+    inputs[spec.optical] = cloudy
+    return {**sample, "inputs": inputs}
 
 
 def _uniform(low: float, high: float, generator: torch.Generator) -> float:

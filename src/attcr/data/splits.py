@@ -10,7 +10,13 @@ from importlib.resources import files
 from attcr.errors import ConfigError, DataError
 
 PARTS = ("train", "val", "test")
-DATASETS = ("rice1", "rice2", "tcloud", "sen12mscr")
+FOLDER = files("attcr.data") / "splits"
+
+
+@cache
+def shipped_splits() -> tuple[str, ...]:
+    """Name the data sets whose lists are in the package."""
+    return tuple(sorted(file.name.removesuffix(".json") for file in FOLDER.iterdir() if file.name.endswith(".json")))
 
 
 @dataclass(frozen=True)
@@ -30,12 +36,13 @@ def names_sha256(names: Iterable[str]) -> str:
 
 @cache
 def load_split(dataset: str, part: str) -> Split:
-    """Give the shipped list of `rice1`, `rice2`, `tcloud` or `sen12mscr`, checked against its sha256."""
-    if dataset not in DATASETS or part not in PARTS:
+    """Give the shipped list of a data set's part, checked against its sha256."""
+    if dataset not in shipped_splits() or part not in PARTS:
         raise ConfigError(
-            f"no split {part!r} of {dataset!r} is shipped; there are {', '.join(PARTS)} of {', '.join(DATASETS)}"
+            f"no split {part!r} of {dataset!r} is shipped; there are {', '.join(PARTS)} of "
+            f"{', '.join(shipped_splits())}"
         )
-    shipped = json.loads((files("attcr.data") / "splits" / f"{dataset}.json").read_text())["parts"][part]
+    shipped = json.loads((FOLDER / f"{dataset}.json").read_text())["parts"][part]
     names = tuple(shipped["names"])
     found = names_sha256(names)
     if found != shipped["sha256"]:

@@ -1,11 +1,16 @@
 """T-CLOUD: 256x256 RGB pairs of thin cloud from Landsat 8."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
+from attcr.data.listing import Listing, Lists, list_folders
 from attcr.data.pairs import PairFolder, Transform
 from attcr.data.splits import load_split
 from attcr.errors import DataNotFoundError
+from attcr.spec import TRUE_COLOUR
+
+TCLOUD_SPEC = replace(TRUE_COLOUR, gsd=(30.0, 30.0))
 
 HOW_TO_OBTAIN = (
     "T-CLOUD is linked from its authors' page, https://github.com/haidong-Ding/Cloud-Removal; unpack it so "
@@ -35,6 +40,14 @@ class TCLOUD(PairFolder):
         if not folder.is_dir():
             folder = Path(root)
         try:
-            super().__init__(folder / "cloud", folder / "reference", transform, names=names, cache=cache)
+            super().__init__(
+                folder / "cloud", folder / "reference", transform, names=names, spec=TCLOUD_SPEC, cache=cache
+            )
         except DataNotFoundError as error:
             raise DataNotFoundError(f"tcloud {split}: {error}. {HOW_TO_OBTAIN}") from error
+
+
+def list_files(root: Path, lists: Lists) -> Listing:
+    """List the images of both parts, or of the one folder that holds them together."""
+    parts = [root / "train", root / "test"] if (root / "train").is_dir() else [root]
+    return list_folders([(part / "cloud", part / "reference") for part in parts], lists)

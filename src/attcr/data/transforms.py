@@ -1,4 +1,4 @@
-"""Augmentation that does the same to both sides of a pair."""
+"""Augmentation that does the same to the input, the target and the masks of a sample."""
 
 from collections.abc import Callable
 
@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
+from attcr.data.pairs import Sample, Transform
 from attcr.errors import ShapeError
 
 
@@ -31,38 +32,50 @@ class WorkerGenerator:
 
 
 class PairedAugment:
-    """A random crop, flip and quarter turn, the same for both images; draws come from `generator`."""
+    """A random crop, flip and quarter turn, the same for all planes; draws come from `generator`."""
 
     def __init__(self, crop: int | None, *, generator: torch.Generator) -> None:
         self.crop = crop
         self._source = WorkerGenerator(generator)
 
-    def __call__(self, cloudy: Tensor, clear: Tensor) -> tuple[Tensor, Tensor]:
-        """Augment two images (C, H, W) of equal height and width; the band counts may differ."""
+    def __call__(self, sample: Sample) -> Sample:
+        """Augment a sample whose planes are of equal height and width."""
         generator = self._source.here()
-        return turn_pair(*crop_pair(cloudy, clear, self.crop, generator=generator), generator=generator)
+        return turn_sample(crop_sample(sample, self.crop, generator=generator), generator=generator)
 
 
-def crop_pair(cloudy: Tensor, clear: Tensor, crop: int | None, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Cut the same random square of `crop` pixels out of both; None leaves them whole."""
-    if cloudy.shape[-2:] != clear.shape[-2:]:
-        raise ShapeError(f"the two images of a pair differ in size: {tuple(cloudy.shape)} and {tuple(clear.shape)}")
+def change_planes(sample: Sample, change: Callable[[Tensor], Tensor]) -> Sample:
+    """Do the same to the input, the target and each mask: a change of the last two axes."""
+    return {
+        "inputs": change(sample["inputs"]),
+        "clear": change(sample["clear"]),
+        "masks": {name: change(mask) for name, mask in sample["masks"].items()},
+        "name": sample["name"],
+    }
+
+
+def crop_sample(sample: Sample, crop: int | None, *, generator: torch.Generator) -> Sample:
+    """Cut the same random square of `crop` pixels out of all planes; None leaves them whole."""
+    inputs, clear = sample["inputs"], sample["clear"]
+    if inputs.shape[-2:] != clear.shape[-2:]:
+        raise ShapeError(f"the two images of a pair differ in size: {tuple(inputs.shape)} and {tuple(clear.shape)}")
     if crop is None:
-        return cloudy, clear
-    height, width = cloudy.shape[-2:]
+        return sample
+    height, width = clear.shape[-2:]
     if min(height, width) < crop:
         raise ShapeError(f"a crop of {crop} pixels was asked of a {height}x{width} image: ask a smaller one")
     row, col = _draw(height - crop + 1, generator), _draw(width - crop + 1, generator)
-    window = (..., slice(row, row + crop), slice(col, col + crop))
-    return cloudy[window], clear[window]
+    return change_planes(sample, lambda planes: planes[..., row : row + crop, col : col + crop])
 
 
-def turn_pair(cloudy: Tensor, clear: Tensor, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Flip and turn both alike, one of the eight ways."""
+def turn_sample(sample: Sample, *, generator: torch.Generator) -> Sample:
+    """Flip and turn all planes alike, one of the eight ways."""
     flip, turns = _draw(2, generator), _draw(4, generator)
-    if flip:
-        cloudy, clear = cloudy.flip(-1), clear.flip(-1)
-    return torch.rot90(cloudy, turns, (-2, -1)).contiguous(), torch.rot90(clear, turns, (-2, -1)).contiguous()
+
+    def turn(planes: Tensor) -> Tensor:
+        return torch.rot90(planes.flip(-1) if flip else planes, turns, (-2, -1)).contiguous()
+
+    return change_planes(sample, turn)
 
 
 def retone(image: Tensor, *, generator: torch.Generator) -> Tensor:
@@ -84,16 +97,16 @@ def retone(image: Tensor, *, generator: torch.Generator) -> Tensor:
 
 
 class Chain:
-    """Several transforms of pairs, one after the other."""
+    """Several transforms of samples, one after the other."""
 
-    def __init__(self, *transforms: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
+    def __init__(self, *transforms: Transform) -> None:
         self.transforms = transforms
 
-    def __call__(self, cloudy: Tensor, clear: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, sample: Sample) -> Sample:
         """Apply them all, in order."""
         for transform in self.transforms:
-            cloudy, clear = transform(cloudy, clear)
-        return cloudy, clear
+            sample = transform(sample)
+        return sample
 
 
 def _between(low: float, high: float, generator: torch.Generator) -> float:

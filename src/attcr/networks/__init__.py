@@ -1,5 +1,7 @@
 """Networks: torch alone, no geography. `NETWORKS` is the one place where each has its name."""
 
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 from torch import nn
@@ -7,10 +9,14 @@ from torch import nn
 from attcr.errors import ConfigError
 from attcr.networks.ablations import Ablation, AblationConfig
 from attcr.networks.attcr import ATTCR, ATTCRConfig
+from attcr.networks.spagan import SpAGAN, SpAGANConfig
 
 
 class Entry(NamedTuple):
-    """A kind of network: a frozen dataclass of its settings, and the module that is built from one."""
+    """A kind of network: a frozen dataclass of its settings, and the module that is built from one.
+
+    The config says `in_channels` and `out_channels`; the module keeps it as `config`.
+    """
 
     config: type[Any]
     module: type[nn.Module]
@@ -19,8 +25,26 @@ class Entry(NamedTuple):
 NETWORKS: dict[str, Entry] = {
     "attcr": Entry(ATTCRConfig, ATTCR),
     "ablation": Entry(AblationConfig, Ablation),
+    "spagan": Entry(SpAGANConfig, SpAGAN),
 }
 """By the name that weights files, `attcr train --model.network` and `attcr info --network` use."""
+
+
+def make_config(network: str, settings: Mapping[str, Any]) -> Any:
+    """Give the config of a network by its name and its settings as plain values."""
+    if network not in NETWORKS:
+        raise ConfigError(f"no network {network!r}; there are {', '.join(NETWORKS)}")
+    kind = NETWORKS[network].config
+    known = [field.name for field in fields(kind)]
+    unknown = sorted(set(settings) - set(known))
+    if unknown:
+        raise ConfigError(f"{network} has no setting {', '.join(unknown)}; it has {', '.join(known)}")
+    try:
+        return kind(**settings)
+    except TypeError as error:
+        raise ConfigError(
+            f"settings of {network}: {dict(settings)} are of another kind than expected ({error})"
+        ) from error
 
 
 def build_network(config: Any) -> nn.Module:

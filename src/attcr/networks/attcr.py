@@ -33,7 +33,7 @@ class ATTCRConfig:
     out_channels: int = 3
     """Channels of the output."""
     residual: tuple[int, ...] = (0, 1, 2)
-    """The input channels that the network's result is added to, one for each output channel."""
+    """The input channels that the network's result is added to, for the first output channels; the rest is as it is."""
     dim: int = 48
     """Channels of the first stage; the others have 2, 4, 2 and 2 times as many."""
     blocks: tuple[int, ...] = (1, 2, 8, 2, 1)
@@ -54,10 +54,10 @@ class ATTCRConfig:
                 object.__setattr__(self, field.name, tuple(tuple(v) if isinstance(v, list) else v for v in value))
         if min(self.in_channels, self.out_channels, self.dim) < 1:
             raise ConfigError("in_channels, out_channels and dim must be at least 1")
-        if len(self.residual) != self.out_channels or not all(0 <= c < self.in_channels for c in self.residual):
+        if len(self.residual) > self.out_channels or not all(0 <= c < self.in_channels for c in self.residual):
             raise ConfigError(
                 f"residual={self.residual} must name one of the {self.in_channels} input channels "
-                f"for each of the {self.out_channels} output channels"
+                f"for each of the {self.out_channels} output channels, or for the first of them"
             )
         for name in ("blocks", "heads", "scales"):
             if len(getattr(self, name)) != STAGES:
@@ -257,4 +257,7 @@ class ATTCR(nn.Module):
         d1 = torch.cat([F.pixel_shuffle(self.up[1](self.stages[3](d2)), 2), e1], dim=1)  # B, 2 dim, H, W
         y = self.output(self.stages[4](d1))  # B, out_channels, H, W
 
-        return y[:, :, :height, :width] + x[:, self.config.residual]  # type: ignore[no-any-return]
+        y, added = y[:, :, :height, :width], len(self.config.residual)
+        if added == self.config.out_channels:
+            return y + x[:, self.config.residual]  # type: ignore[no-any-return]
+        return torch.cat([y[:, :added] + x[:, self.config.residual], y[:, added:]], dim=1)

@@ -18,7 +18,7 @@ from attcr.restore.walk import NODATA, QUALITY_COLOURS, QUALITY_NAMES, Array
 from attcr.scenes import write
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import Band, Profile, Scene
-from attcr.sensors import RGB
+from attcr.spec import shown_bands
 
 Layers = dict[str, tuple[Profile, list[Band]]]
 """The rasters of a result: name to how they are described."""
@@ -99,13 +99,6 @@ def publish(
 
 def _beside(target: Path, ending: str) -> Path:
     return target.with_name(target.stem + ending)
-
-
-def shown_bands(slots: Sequence[str]) -> list[int]:
-    """Say which bands a picture shows as red, green and blue: those, else the first three, else the first thrice."""
-    if set(RGB) <= set(slots):
-        return [list(slots).index(name) for name in RGB]
-    return [0, 1, 2] if len(slots) >= 3 else [0, 0, 0]
 
 
 class Preview:

@@ -21,8 +21,9 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from attcr.complexity import measure
 from attcr.errors import ConfigError
 from attcr.files import write_whole
-from attcr.networks.ablations import AblationConfig, Kind, build_network
-from attcr.networks.attcr import ATTCRConfig
+from attcr.networks import name_of
+from attcr.networks.ablations import AblationConfig, Kind
+from attcr.networks.attcr import ATTCR, ATTCRConfig
 from attcr.train.data import PairData
 from attcr.train.run import with_recipes
 from attcr.train.task import RestorationTask
@@ -95,6 +96,7 @@ def ablate(args: list[str], *, say: Callable[[str], None] = lambda line: None) -
         raise ConfigError("network.attention and network.gate would have no effect: variants say what theirs are")
     common = {key: settings.as_dict()[key] for key in ("network", "model", "data", "trainer")}
     out = Path(ready.out)
+    (out / "runs").mkdir(parents=True, exist_ok=True)
     results: list[dict[str, Any]] = []
     for variant in ready.variants:
         config = variant.config(ready.network)
@@ -126,7 +128,7 @@ def _parser() -> ArgumentParser:
         "--variants", type=list[Variant], default=[], help="the networks to compare; first the reference"
     )
     parser.add_argument("--seeds", type=list[int], default=[0, 1, 2], help="each variant is trained once with each")
-    parser.add_class_arguments(RestorationTask, "model", skip={"config", "start_from"}, instantiate=False)
+    parser.add_class_arguments(RestorationTask, "model", skip={"network", "config", "start_from"}, instantiate=False)
     parser.add_class_arguments(PairData, "data", skip={"seed"})
     parser.add_class_arguments(Budget, "trainer")
     return parser
@@ -163,7 +165,7 @@ def _trainer(ready: Namespace, *callbacks: pl.Callback) -> pl.Trainer:
 def _train(config: ATTCRConfig, seed: int, ready: Namespace) -> dict[str, float]:
     """Train one network from one seed; give its scores on the held-out pairs and the median time of a step."""
     pl.seed_everything(seed, workers=True, verbose=False)
-    task = RestorationTask(config, **ready.model.as_dict())
+    task = RestorationTask(name_of(config), asdict(config), **ready.model.as_dict())
     ready.data.reseed(seed)
     clock = _Clock()
     trainer = _trainer(ready, clock)
@@ -176,7 +178,8 @@ def _train(config: ATTCRConfig, seed: int, ready: Namespace) -> dict[str, float]
 
 def _copied(ready: Namespace) -> dict[str, float]:
     """The scores of the input as it is, which a network gives whose last layer is zero."""
-    task = RestorationTask(ready.network, **ready.model.as_dict())
+    task = RestorationTask(name_of(ready.network), asdict(ready.network), **ready.model.as_dict())
+    assert isinstance(task.network, ATTCR)
     torch.nn.init.zeros_(task.network.output.weight)
     trainer = _trainer(ready)
     trainer.validate(task, ready.data, verbose=False)
@@ -191,7 +194,7 @@ def _result(
     variant: Variant, config: ATTCRConfig, runs: list[dict[str, float]], reference: list[dict[str, float]]
 ) -> dict[str, Any]:
     """What the table says of a variant; its gain is over the reference's run of the same seed."""
-    cost = measure(config, SIZE, SIZE, network=build_network)
+    cost = measure(config, SIZE, SIZE)
     return {
         **asdict(variant),
         "parameters": cost.parameters,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -12,67 +12,99 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset, Sampler, Subset
 
-from attcr.data import (
-    HAZE,
-    RICE1,
-    RICE2,
-    SEN12MSCR,
-    TCLOUD,
-    THICK,
-    THIN_BROKEN,
-    Pair,
-    PairFolder,
-    load_split,
-    simulate_clouds,
-)
-from attcr.data.transforms import crop_pair, retone, turn_pair
+from attcr.data import BROKEN_VEIL, HAZE, THICK_CLOUD, DataSet, Sample, Samples, find_set, simulate_clouds
+from attcr.data.listing import list_folders
+from attcr.data.sets import DATASETS, open_pairs
+from attcr.data.simulate import cover
+from attcr.data.splits import load_split
+from attcr.data.transforms import change_planes, crop_sample, retone, turn_sample
 from attcr.errors import ConfigError, DataError
+from attcr.spec import CLOUDS, InputSpec
 
-Pairs = PairFolder | SEN12MSCR
+SIMULATED = DataSet(
+    "simulated",
+    "clear images of your own, with cloud put on them",
+    DATASETS["pairs"].spec,
+    partial(open_pairs, folders=("", "")),
+    lambda root, lists: list_folders([(root, root)], lists),
+    "ROOT holds clear images",
+    parts=(),
+)
+"""A source beside those of DATASETS: its input is made from its target."""
 
 
 @dataclass(frozen=True)
 class Source:
     """One data set of a run."""
 
-    dataset: Literal["rice1", "rice2", "tcloud", "sen12mscr", "pairs", "simulated"]
-    """A published set by name; `pairs` for ROOT/cloudy and ROOT/clear; `simulated` for cloud put on ROOT's images."""
+    dataset: str
+    """A data set by its name in DATASETS; `pairs` is ROOT/cloudy and ROOT/clear; `simulated` puts cloud on ROOT's."""
     root: str = "."
     """Where it lies, below the run's `root`."""
     weight: float = 1.0
     """How often it is drawn from, relative to the others."""
     hold_out: tuple[str, ...] = ()
-    """For `pairs` and `simulated`: files whose names begin so are kept for validation."""
+    """For images of your own (`pairs`, `simulated`): files whose names begin so are kept for validation."""
+    slots: tuple[str, ...] = ()
+    """For images of your own: their bands by common name, in order, where they are not red, green and blue."""
+    gsd: float | None = None
+    """For images of your own: metres of a pixel, where they are not 10."""
     clouds: Literal["thin", "thick", "both"] = "both"
-    """For `simulated`: what cloud."""
+    """For images of your own: what cloud is on them, or is to be put on them."""
     retone: bool = False
     """For `simulated`: whether each image gets other tones before the cloud, so as not to learn one product's."""
 
-    def open(self, part: Literal["train", "val"], cache: bool) -> Pairs:
-        """Open the part of the data set that is trained on, or that is held out of it."""
-        if self.dataset == "rice1":
-            return RICE1(self.root, part, cache=cache)
-        if self.dataset == "rice2":
-            return RICE2(self.root, part, cache=cache)
-        if self.dataset == "tcloud":
-            return TCLOUD(self.root, part, cache=cache)
-        if self.dataset == "sen12mscr":
-            return SEN12MSCR(self.root, part)
+    @property
+    def simulated(self) -> bool:
+        """Whether its cloud is put on by the run."""
+        return self.dataset == SIMULATED.name
+
+    @property
+    def data(self) -> DataSet:
+        """The data set, with what the source says of it."""
+        data = SIMULATED if self.simulated else find_set(self.dataset)
+        if data.parts:
+            return data.told(slots=self.slots, gsd=self.gsd, hold_out=self.hold_out)
         if not self.hold_out:
             raise ConfigError(f"source {self.dataset} at {self.root}: hold_out must name files for validation")
-        folders = (Path(self.root, "cloudy"), Path(self.root, "clear"))
-        if self.dataset == "simulated":
-            folders = (Path(self.root), Path(self.root))
-        every = PairFolder(*folders).names
-        held = [name for name in every if name.startswith(tuple(self.hold_out))]
-        kept = [name for name in every if name not in set(held)]
-        names = held if part == "val" else kept
-        if not names:
-            raise ConfigError(f"source {self.dataset} at {self.root}: hold_out={self.hold_out} leaves no {part} image")
-        return PairFolder(*folders, names=names, cache=cache)
+        removes = {"thin": ("thin",), "thick": ("thick", "shadow"), "both": CLOUDS}[self.clouds]
+        return data.told(slots=self.slots, gsd=self.gsd, removes=removes, hold_out=self.hold_out)
+
+    def open(self, part: Literal["train", "val"], cache: bool) -> Samples:
+        """Open the part of the data set that is trained on, or that is held out of it."""
+        return self.data.open(self.root, part, cache=cache)
+
+    def describe(self) -> dict[str, object]:
+        """What it is, for the provenance of the weights."""
+        entry: dict[str, object] = {"dataset": self.dataset, "weight": self.weight}
+        if self.data.listed:
+            return {**entry, "train_split_sha256": load_split(self.dataset, "train").sha256}
+        return {**entry, "hold_out": list(self.hold_out)}
 
 
-class NumberedPairs(Dataset[Pair]):
+def common_spec(sources: Sequence[Source]) -> InputSpec:
+    """Give the spec of weights trained on all the sources; those of other planes do not mix."""
+    first, *others = (source.data.spec for source in sources)
+    for source, spec in zip(sources[1:], others, strict=True):
+        if (spec.slots, spec.outputs) != (first.slots, first.outputs):
+            raise ConfigError(
+                f"the sources {sources[0].dataset} ({_planes(first)}) and {source.dataset} ({_planes(spec)}) have "
+                "other bands or ranges: one network cannot learn from both; train one for each"
+            )
+    every = (first, *others)
+    return replace(
+        first,
+        products=tuple(product for product in first.products if all(product in spec.products for spec in every)),
+        gsd=(min(spec.gsd[0] for spec in every), max(spec.gsd[1] for spec in every)),
+        removes=tuple(cloud for cloud in CLOUDS if any(cloud in spec.removes for spec in every)),
+    )
+
+
+def _planes(spec: InputSpec) -> str:
+    return " ".join(f"{slot.name} to {slot.high:g}" for slot in spec.slots)
+
+
+class NumberedPairs(Dataset[Sample]):
     """Training pairs by their number in the run: the n-th is the same in every process, at every start.
 
     One data set is gone through in a fresh order each time; of several, each number draws a set by weight and an
@@ -82,7 +114,7 @@ class NumberedPairs(Dataset[Pair]):
     def __init__(
         self,
         sources: Sequence[Source],
-        sets: Sequence[Pairs],
+        sets: Sequence[Samples],
         *,
         crops: Mapping[int, int | None],
         augment: bool,
@@ -98,37 +130,41 @@ class NumberedPairs(Dataset[Pair]):
         self.items = 1
         """Pairs in a step."""
 
-    def __getitem__(self, number: int) -> Pair:
-        """Pair `number` of the run."""
+    def __getitem__(self, number: int) -> Sample:
+        """Sample `number` of the run."""
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
         which = int(torch.multinomial(self.weights, 1, generator=generator)) if len(self.sets) > 1 else 0
-        pairs = self.sets[which]
+        source, samples = self.sources[which], self.sets[which]
         if len(self.sets) > 1:
-            index = int(torch.randint(len(pairs), (), generator=generator))
+            index = int(torch.randint(len(samples), (), generator=generator))
         else:
-            index = _order(len(pairs), self.seed, number // len(pairs))[number % len(pairs)]
-        pair = pairs[index]
+            index = _order(len(samples), self.seed, number // len(samples))[number % len(samples)]
         crop = self.crops[max(step for step in self.crops if step <= number // self.items)]
-        cloudy, clear = self._cut(pair["cloudy"], pair["clear"], crop, generator)
+        sample = self._cut(samples[index], crop, generator)
         if self.augment:
-            cloudy, clear = turn_pair(cloudy, clear, generator=generator)
-        if self.sources[which].dataset == "simulated":
-            clear = retone(clear, generator=generator) if self.sources[which].retone else clear
-            cloudy = _simulate(clear, self.sources[which].clouds, generator)
+            sample = turn_sample(sample, generator=generator)
+        if source.simulated:
+            if source.retone:
+                sample = {**sample, "clear": retone(sample["clear"], generator=generator)}
+            sample = _simulate(sample, source.clouds, samples.spec, generator)
         if self.clear_share and float(torch.rand((), generator=generator)) < self.clear_share:
-            cloudy = clear.clone()
-        return {"cloudy": cloudy.contiguous(), "clear": clear.contiguous(), "name": pair["name"]}
+            sample = cover(sample, sample["clear"], samples.spec)
+        return change_planes(sample, Tensor.contiguous)
 
-    def _cut(
-        self, cloudy: Tensor, clear: Tensor, crop: int | None, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
-        """A random square of `crop` pixels, of the pair as it is or averaged down by one of the shrinks that fit."""
+    def _cut(self, sample: Sample, crop: int | None, generator: torch.Generator) -> Sample:
+        """A random square of `crop` pixels, of the sample as it is or averaged down by one of the shrinks that fit."""
         if crop is None or tuple(self.shrinks) == (1,):
-            return crop_pair(cloudy, clear, crop, generator=generator)
-        fit = [shrink for shrink in self.shrinks if crop * shrink <= min(clear.shape[-2:])]
+            return crop_sample(sample, crop, generator=generator)
+        fit = [shrink for shrink in self.shrinks if crop * shrink <= min(sample["clear"].shape[-2:])]
         shrink = fit[int(torch.randint(len(fit), (), generator=generator))] if fit else min(self.shrinks)
-        cloudy, clear = crop_pair(cloudy, clear, crop * shrink, generator=generator)
-        return (cloudy, clear) if shrink == 1 else (F.avg_pool2d(cloudy, shrink), F.avg_pool2d(clear, shrink))
+        sample = crop_sample(sample, crop * shrink, generator=generator)
+        return sample if shrink == 1 else change_planes(sample, partial(_average_down, by=shrink))
+
+
+def _average_down(planes: Tensor, by: int) -> Tensor:
+    """(C, H, W) or a mask (H, W), each mean over by x by pixels."""
+    whole = planes if planes.ndim == 3 else planes[None].float()
+    return F.avg_pool2d(whole, by).reshape(*planes.shape[:-2], *(size // by for size in planes.shape[-2:]))
 
 
 @lru_cache(maxsize=4)
@@ -139,10 +175,11 @@ def _order(count: int, seed: int, time: int) -> list[int]:
     return order
 
 
-def _simulate(clear: Tensor, clouds: str, generator: torch.Generator) -> Tensor:
-    kinds = {"thin": (HAZE, THIN_BROKEN), "thick": (THICK,), "both": (HAZE, THIN_BROKEN, THICK)}[clouds]
+def _simulate(sample: Sample, clouds: str, spec: InputSpec, generator: torch.Generator) -> Sample:
+    """Put cloud of these kinds on the sample's clear bands."""
+    kinds = {"thin": (HAZE, BROKEN_VEIL), "thick": (THICK_CLOUD,), "both": (HAZE, BROKEN_VEIL, THICK_CLOUD)}[clouds]
     kind = kinds[int(torch.randint(len(kinds), (), generator=generator))]
-    return simulate_clouds(clear, kind, generator=generator).cloudy
+    return cover(sample, simulate_clouds(sample["clear"], kind, generator=generator, spec=spec).cloudy, spec)
 
 
 class NumberSampler(Sampler[int]):
@@ -218,12 +255,22 @@ class PairData(pl.LightningDataModule):
         self.clear_share, self.val_crop, self.val_count = clear_share, val_crop, val_count
         self.cache, self.workers, self.seed = cache, workers, seed
         self._train: NumberedPairs | None = None
-        self._val: list[Dataset[Pair]] = []
+        self._val: list[Dataset[Sample]] = []
+
+    @cached_property
+    def spec(self) -> InputSpec:
+        """What weights trained on it take and give; sources of different planes are refused."""
+        return common_spec(self.sources)
+
+    def held_out(self, source: int) -> DataSet:
+        """The data set that a source's validation is of."""
+        return self.sources[source].data
 
     def setup(self, stage: str) -> None:
         """Open the data and look at a few pairs of each set before the first step."""
         if self._train is not None:
             return
+        common_spec(self.sources)  # refuses those that do not mix, before a file is opened
         sets = [source.open("train", self.cache) for source in self.sources]
         held = [source.open("val", self.cache) for source in self.sources]
         for source, pairs, others in zip(self.sources, sets, held, strict=True):
@@ -245,7 +292,7 @@ class PairData(pl.LightningDataModule):
         assert self._train is not None
         self._train.seed = seed
 
-    def _held_out(self, source: Source, pairs: Pairs) -> Dataset[Pair]:
+    def _held_out(self, source: Source, pairs: Samples) -> Dataset[Sample]:
         count = min(self.val_count or len(pairs), len(pairs))
         chosen = [i * len(pairs) // count for i in range(count)]
         return Subset(_Middle(source, pairs, self.val_crop, self.seed), chosen)
@@ -256,17 +303,9 @@ class PairData(pl.LightningDataModule):
 
     def describe(self) -> list[dict[str, object]]:
         """What was trained on, for the provenance of the weights."""
-        described: list[dict[str, object]] = []
-        for source in self.sources:
-            entry: dict[str, object] = {"dataset": source.dataset, "weight": source.weight}
-            if source.dataset in ("rice1", "rice2", "tcloud", "sen12mscr"):
-                entry["train_split_sha256"] = load_split(source.dataset, "train").sha256
-            else:
-                entry["hold_out"] = list(source.hold_out)
-            described.append(entry)
-        return described
+        return [source.describe() for source in self.sources]
 
-    def train_dataloader(self) -> DataLoader[Pair]:
+    def train_dataloader(self) -> DataLoader[Sample]:
         """Items from the trainer's present step on."""
         assert self._train is not None
         assert self.trainer is not None
@@ -290,44 +329,42 @@ class PairData(pl.LightningDataModule):
             prefetch_factor=4 if self.workers else None,
         )
 
-    def val_dataloader(self) -> list[DataLoader[Pair]]:
+    def val_dataloader(self) -> list[DataLoader[Sample]]:
         """One loader for each source."""
         return [DataLoader(pairs, batch_size=1) for pairs in self._val]
 
 
-class _Middle(Dataset[Pair]):
-    """Held-out pairs, cut to the middle square; simulated cloud is the same at each look."""
+class _Middle(Dataset[Sample]):
+    """Held-out samples, cut to the middle square; simulated cloud is the same at each look."""
 
-    def __init__(self, source: Source, pairs: Pairs, crop: int | None, seed: int) -> None:
-        self.source, self.pairs, self.crop, self.seed = source, pairs, crop, seed
+    def __init__(self, source: Source, samples: Samples, crop: int | None, seed: int) -> None:
+        self.source, self.samples, self.crop, self.seed = source, samples, crop, seed
 
     def __len__(self) -> int:
-        return len(self.pairs)
+        return len(self.samples)
 
-    def __getitem__(self, index: int) -> Pair:
-        pair = self.pairs[index]
-        cloudy, clear = pair["cloudy"], pair["clear"]
+    def __getitem__(self, index: int) -> Sample:
+        sample = self.samples[index]
         if self.crop is not None:
-            height, width = clear.shape[-2:]
+            height, width = sample["clear"].shape[-2:]
             row, col = max(height - self.crop, 0) // 2, max(width - self.crop, 0) // 2
             window = (..., slice(row, row + self.crop), slice(col, col + self.crop))
-            cloudy, clear = cloudy[window], clear[window]
-        if self.source.dataset == "simulated":
+            sample = change_planes(sample, lambda planes: planes[window])
+        if self.source.simulated:
             generator = torch.Generator().manual_seed(self.seed * 104_729 + index)
-            cloudy = _simulate(clear, self.source.clouds, generator)
-        return {"cloudy": cloudy, "clear": clear, "name": pair["name"]}
+            sample = _simulate(sample, self.source.clouds, self.samples.spec, generator)
+        return sample
 
 
-def _look(source: Source, train: Pairs, val: Pairs, count: int = 8) -> None:
+def _look(source: Source, train: Samples, val: Samples, count: int = 8) -> None:
     """Refuse data that a run would be wasted on: parts that overlap, pairs that are unreadable or no pairs."""
+    where = f"{source.dataset} at {source.root}"
     shared = sorted(set(train.names) & set(val.names))
     if shared:
-        raise DataError(
-            f"{source.dataset} at {source.root}: {len(shared)} names are in train and val, e.g. {shared[0]}"
-        )
+        raise DataError(f"{where}: {len(shared)} names are in train and val, e.g. {shared[0]}")
     for index in range(0, len(train), max(len(train) // count, 1)):
-        pair = train[index]
-        if not (torch.isfinite(pair["cloudy"]).all() and torch.isfinite(pair["clear"]).all()):
-            raise DataError(f"{source.dataset} at {source.root}: {pair['name']} has NaN or infinite values")
-        if float(pair["clear"].max()) == float(pair["clear"].min()):
-            raise DataError(f"{source.dataset} at {source.root}: the clear image of {pair['name']} is of one value")
+        sample = train[index]
+        if not (torch.isfinite(sample["inputs"]).all() and torch.isfinite(sample["clear"]).all()):
+            raise DataError(f"{where}: {sample['name']} has NaN or infinite values")
+        if float(sample["clear"].max()) == float(sample["clear"].min()):
+            raise DataError(f"{where}: the clear image of {sample['name']} is of one value")

@@ -17,9 +17,12 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from torch import Tensor
 
 from attcr import __version__
+from attcr.data import Sample
 from attcr.errors import ConfigError
 from attcr.files import replacing
-from attcr.networks.attcr import Attention, Gate
+from attcr.networks import name_of
+from attcr.networks.attcr import ATTCR, Block
+from attcr.spec import InputSpec
 from attcr.train.data import PairData
 from attcr.train.task import Pace, RestorationTask
 from attcr.weights import save_model
@@ -107,8 +110,8 @@ class Pictures(Callback):
         """Write PANELS/step.png in the run's folder, and to TensorBoard."""
         if trainer.sanity_checking or not trainer.is_global_zero or not isinstance(pl_module, RestorationTask):
             return
-        pairs = trainer.val_dataloaders[0].dataset  # type: ignore[index]
-        rows = [_row(pl_module, pairs[i]["cloudy"], pairs[i]["clear"]) for i in range(min(self.count, len(pairs)))]
+        held = trainer.val_dataloaders[0].dataset  # type: ignore[index]
+        rows = [_row(pl_module, held[i], pl_module.data.spec) for i in range(min(self.count, len(held)))]
         picture = torch.cat(rows, dim=1)
         for logger in trainer.loggers:
             if isinstance(logger, TensorBoardLogger):
@@ -121,21 +124,22 @@ class Pictures(Callback):
         Image.fromarray(array).save(folder / f"step{trainer.global_step:06d}.png")
 
 
-def _row(task: RestorationTask, cloudy: Tensor, clear: Tensor) -> Tensor:
-    """One row of the picture, (3, H, ...), values 0..1."""
+def _row(task: RestorationTask, sample: Sample, spec: InputSpec) -> Tensor:
+    """One row of the picture, (3, H, ...), values 0..1; of networks without gates there are none."""
     gates: list[Tensor] = []
-    last = [stage[-1].attention for stage in task.network.stages]  # type: ignore[index]
+    stages = list(task.network.stages) if isinstance(task.network, ATTCR) else []
+    last = [list(stage.children())[-1] for stage in stages]
     hooks = [
-        a.gate.register_forward_hook(lambda *call: gates.append(call[2].float().mean(1)))
-        for a in last
-        if isinstance(a, Attention) and isinstance(a.gate, Gate)
+        block.attention.gate.register_forward_hook(lambda *call: gates.append(call[2].float().mean(1)))
+        for block in last
+        if isinstance(block, Block) and block.attention.gate is not None
     ]
-    restored = task(cloudy[None].to(task.device))[0].cpu()
+    clear = sample["clear"]
+    restored = task(sample["inputs"][None].to(task.device))[0].cpu()
     for hook in hooks:
         hook.remove()
-    scale = 1.0 if len(clear) == 3 else 5.0
-    colours = [0, 1, 2] if len(clear) == 3 else [3, 2, 1]
-    parts = [(image[-len(clear) :][colours] / scale).clamp(0, 1) for image in (cloudy, restored, clear)]
+    shown = (sample["inputs"][spec.optical], restored, clear)
+    parts = [(spec.gain * image[spec.colours] / spec.span).clamp(0, 1) for image in shown]
     for gate in gates:
         gate = F.interpolate(gate[None].cpu(), clear.shape[-2:], mode="nearest")[0]
         gate = (gate - gate.min()) / (gate.max() - gate.min() + 1e-9)
@@ -162,16 +166,18 @@ class Publish(Callback):
             "shrinks": list(data.shrinks),
             "start_from": pl_module.hparams["start_from"],
             "data": data.describe(),
+            "protocol": [data.held_out(source).protocol for source in range(len(data.sources))],
             "loss": pl_module.hparams["loss"],
             "lr": pl_module.lr,
             "precision": str(trainer.precision),
             "validation": {key: round(float(value), 4) for key, value in metrics if key.startswith("val_")},
         }
-        digest = save_model(pl_module.network, folder / "weights.safetensors", provenance=provenance)
-        (folder / "model-card.md").write_text(_card(pl_module, provenance, digest))
+        digest = save_model(pl_module.network, folder / "weights.safetensors", spec=data.spec, provenance=provenance)
+        (folder / "model-card.md").write_text(_card(pl_module, data.spec, provenance, digest))
 
 
-def _card(task: RestorationTask, provenance: dict[str, Any], digest: str) -> str:
+def _card(task: RestorationTask, spec: InputSpec, provenance: dict[str, Any], digest: str) -> str:
+    settings = dataclasses.asdict(task.network.config)  # type: ignore[call-overload]
     return "\n".join(
         [
             "# Model card",
@@ -181,9 +187,13 @@ def _card(task: RestorationTask, provenance: dict[str, Any], digest: str) -> str
             "| | |",
             "|---|---|",
             *(f"| {name} | {value} |" for name, value in provenance.items()),
-            *(f"| config.{name} | {value} |" for name, value in dataclasses.asdict(task.network.config).items()),
+            f"| network | {name_of(task.network.config)} |",
+            *(f"| config.{name} | {value} |" for name, value in settings.items()),
+            f"| takes | {' '.join(slot.name for slot in spec.slots)} |",
+            f"| gives | {' '.join(spec.outputs)} |",
+            f"| removes | {', '.join(spec.removes)} |",
             "",
-            "Scores are on a held-out part of train, under the att-cr protocol; the test list was not looked at.",
+            "Scores are on a held-out part of train, under the protocol above; the test list was not looked at.",
             "What is reconstructed under thick cloud is plausible, not measured: do not measure surfaces on it.",
             "",
         ]

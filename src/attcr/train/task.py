@@ -1,4 +1,4 @@
-"""The training task: loss, optimiser, schedule, validation under the att-cr protocol."""
+"""The training task: loss, optimiser, schedule, validation under the protocol of the data."""
 
 import math
 import time
@@ -13,11 +13,12 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from attcr.data import Pair
+from attcr.data import Sample
 from attcr.errors import AttcrError, ConfigError
-from attcr.networks.ablations import build_network
-from attcr.networks.attcr import ATTCRConfig, Block
+from attcr.networks import build_network, make_config
+from attcr.networks.attcr import Block
 from attcr.protocols import PROTOCOLS
+from attcr.train.data import PairData
 from attcr.weights import load_model
 
 
@@ -26,11 +27,12 @@ class NotFiniteError(AttcrError, FloatingPointError):
 
 
 class RestorationTask(pl.LightningModule):
-    """Learn to restore: the network of `config` under one loss and one schedule."""
+    """Learn to restore: a network under one loss and one schedule."""
 
     def __init__(
         self,
-        config: ATTCRConfig,
+        network: str = "attcr",
+        config: dict[str, Any] | None = None,
         *,
         loss: Literal["l1", "mse", "log-mse"] = "l1",
         lr: float = 4e-4,
@@ -47,7 +49,8 @@ class RestorationTask(pl.LightningModule):
         """Describe how a network is trained.
 
         Args:
-            config: the network; an `AblationConfig` for one with another paper's attention.
+            network: its name in NETWORKS: attcr, ablation (another paper's attention), spagan.
+            config: the network's settings; those not named are as its config class has them.
             loss: mean absolute or mean squared difference; `log-mse` is the mean over images of the squared one's
                 logarithm, what PSNR is made of: images that are almost clear weigh as much as hidden ones.
             lr: learning rate at its height.
@@ -64,17 +67,20 @@ class RestorationTask(pl.LightningModule):
         """
         super().__init__()
         self.save_hyperparameters()
-        self.network = build_network(config)
+        settings = make_config(network, config or {})
+        self.network = build_network(settings)
         if start_from is not None:
             started = load_model(start_from)
-            if started.config != config:
-                raise ConfigError(f"start_from={start_from} is of {started.config}; the run's config is {config}")
+            if started.config != settings:
+                raise ConfigError(f"start_from={start_from} is of {started.config}; the run's config is {settings}")
             self.network.load_state_dict(started.state_dict())
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if checkpoint_blocks:
-            for module in self.network.modules():
-                if isinstance(module, Block):
-                    _recompute(module)
+            blocks = [module for module in self.network.modules() if isinstance(module, Block)]
+            if not blocks:
+                raise ConfigError(f"checkpoint_blocks has no effect on {network}, which has no blocks: leave it out")
+            for block in blocks:
+                _recompute(block)
         losses: dict[str, Callable[[Tensor, Tensor], Tensor]]
         losses = {"l1": F.l1_loss, "mse": F.mse_loss, "log-mse": _log_mse}
         self.loss = losses[loss]
@@ -82,13 +88,20 @@ class RestorationTask(pl.LightningModule):
         self.schedule, self.flat, self.min_lr, self.milestones = schedule, flat, min_lr, tuple(milestones)
         self.warmup_steps = warmup_steps
 
-    def forward(self, cloudy: Tensor) -> Tensor:
-        """Restore a batch; the result is float32."""
-        return self.network(cloudy).float()  # type: ignore[no-any-return]
+    @property
+    def data(self) -> PairData:
+        """The data of the run."""
+        data = self.trainer.datamodule  # type: ignore[attr-defined]
+        assert isinstance(data, PairData), "a task is trained on PairData"
+        return data
 
-    def training_step(self, batch: Pair, batch_idx: int) -> Tensor:
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Restore a batch; the result is float32."""
+        return self.network(inputs).float()  # type: ignore[no-any-return]
+
+    def training_step(self, batch: Sample, batch_idx: int) -> Tensor:
         """Give the loss of a batch; stop the run if it is not finite."""
-        restored = self(batch["cloudy"])
+        restored = self(batch["inputs"])
         loss: Tensor = self.loss(restored, batch["clear"])
         if not torch.isfinite(loss):
             path = Path(self.trainer.default_root_dir, f"not-finite-step{self.global_step}.txt")
@@ -99,19 +112,17 @@ class RestorationTask(pl.LightningModule):
                 "look at these images, or lower the learning rate"
             )
         with torch.no_grad():
-            psnr = -10 * torch.log10((restored.clamp(0, 1) - batch["clear"]).square().mean())
+            span = self.data.spec.span
+            psnr = -10 * torch.log10(((restored / span).clamp(0, 1) - batch["clear"] / span).square().mean())
         self.log("loss", loss, prog_bar=True, batch_size=len(batch["name"]))
         self.log("train_psnr", psnr, prog_bar=True, batch_size=len(batch["name"]))
         return loss
 
-    def validation_step(self, batch: Pair, batch_idx: int, dataloader_idx: int = 0) -> None:
-        """Score one held-out image under att-cr, or under att-cr-sen12 for 13 bands."""
-        restored = self(batch["cloudy"])[0]
-        clear, scale = batch["clear"][0], 1.0
-        name = "att-cr"
-        if len(clear) == 13:
-            name, scale = "att-cr-sen12", 1 / 5  # DN / 2000 to DN / 10000
-        scores = PROTOCOLS[name].score(restored * scale, clear * scale)
+    def validation_step(self, batch: Sample, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """Score one held-out image under the protocol of its data set."""
+        held = self.data.held_out(dataloader_idx)
+        restored, clear = (image / held.spec.span for image in (self(batch["inputs"])[0], batch["clear"][0]))
+        scores = PROTOCOLS[held.protocol].score(restored, clear)
         for key, value in scores.items():
             if math.isfinite(value):
                 self.log(
@@ -176,7 +187,7 @@ class Pace(pl.Callback):
             self._waited += self._began - self._ended
 
     def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Pair, batch_idx: int
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Sample, batch_idx: int
     ) -> None:
         """Note when it ends, and log the pace since the start of the run."""
         self._ended = time.perf_counter()

@@ -1,0 +1,226 @@
+"""`DATASETS`: each data set by its name, with all that loading, scoring, training and auditing must know of it.
+
+A new one is a file that opens it, a list of its parts in `splits/`, and an entry here.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from attcr.data import rice, sen12mscr, tcloud
+from attcr.data.listing import Listing, Lists, list_folders
+from attcr.data.pairs import PairFolder, Samples, Transform
+from attcr.data.splits import PARTS, load_split, names_sha256, shipped_splits
+from attcr.errors import ConfigError, DataNotFoundError
+from attcr.sensors import PICTURE, RGB, RGB8
+from attcr.spec import CLOUDS, RICE2, SEN12MSCR, TRUE_COLOUR, InputSpec, band_slots
+
+ALL = "all"
+"""The part that is everything, of a set without lists."""
+
+
+@dataclass(frozen=True)
+class PaperScores:
+    """The paper's row for a data set, and what must be said when ours is put beside it."""
+
+    scores: Mapping[str, float]
+    """By metric, under the set's own protocol."""
+    size: int
+    """Pixels a side of the images as published."""
+    split: str = ""
+    """How the paper's test images relate to ours; empty when they are the same."""
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """One data set: how it is opened, what its planes are, how it is scored."""
+
+    name: str
+    about: str
+    """What is in it, in a few words."""
+    spec: InputSpec
+    """What its samples hold, and so what weights trained on it take and give."""
+    opener: Callable[..., Samples]
+    """Takes (root, part, transform=..., cache=...)."""
+    files: Callable[[Path, Lists], Listing]
+    """Gives its files under a root, for an audit."""
+    obtain: str
+    """Where it is to be had, and the layout under the root."""
+    parts: tuple[str, ...] = PARTS
+    """What it is divided into; none for a set without lists."""
+    protocol: str = "att-cr"
+    """The protocol that it is scored under where none is named."""
+    levels: float = 255.0
+    """The digital number where a protocol's value is 1: how predictions stored as integers are read."""
+    paper: PaperScores | None = None
+
+    def open(
+        self,
+        root: str | os.PathLike[str],
+        part: str = "test",
+        *,
+        transform: Transform | None = None,
+        cache: bool = False,
+    ) -> Samples:
+        """Open one of its parts; `cache` holds the decoded images in memory."""
+        if self.parts and part not in self.parts:
+            raise ConfigError(f"{self.name} has no part {part!r}; it has {', '.join(self.parts)}")
+        return self.opener(root, part, transform=transform, cache=cache)
+
+    @property
+    def listed(self) -> bool:
+        """Whether lists of its parts are shipped."""
+        return self.name in shipped_splits()
+
+    def lists(self) -> Lists:
+        """Give the shipped lists by part; none where none are shipped."""
+        return {part: load_split(self.name, part).names for part in self.parts} if self.listed else {}
+
+    def part_sha256(self, part: str, samples: Samples) -> str:
+        """Give the sha256 of the list that names a part: the shipped one, or that of the names at hand."""
+        return load_split(self.name, part).sha256 if self.listed else names_sha256(samples.names)
+
+    def told(
+        self,
+        *,
+        slots: Sequence[str] = (),
+        gsd: float | None = None,
+        removes: Sequence[str] = (),
+        hold_out: Sequence[str] = (),
+    ) -> "DataSet":
+        """Give a set of the user's own images with what only he can say of them; other sets say it themselves.
+
+        `slots` are the bands by their common names, in order; `gsd` is in metres; `removes` is the cloud that is
+        there; images whose names begin with one of `hold_out` are its part `val`, the others its part `train`.
+        """
+        if not (slots or gsd or removes or hold_out):
+            return self
+        if self.parts:
+            raise ConfigError(
+                f"{self.name} says itself what its bands and parts are: leave out slots, gsd and hold_out"
+            )
+        spec = self.spec
+        if slots:
+            spec = picture_spec(spec, slots)
+        if gsd:
+            spec = replace(spec, gsd=(gsd, gsd))
+        if removes:
+            spec = replace(spec, removes=tuple(removes))
+        return replace(self, spec=spec, opener=partial(self.opener, spec=spec, hold_out=tuple(hold_out)))
+
+
+def picture_spec(spec: InputSpec, names: Sequence[str]) -> InputSpec:
+    """Give the spec for 8-bit pictures of other bands, by their common names.
+
+    True colour of any product can be shown as a picture; how other bands were stretched is known for pictures alone.
+    """
+    if set(names) <= set(RGB):
+        return replace(spec, slots=band_slots(names, high=spec.bands[0].high), outputs=tuple(names))
+    return replace(spec, slots=band_slots(names), outputs=tuple(names), products=(RGB8.name, PICTURE.name))
+
+
+def find_set(name: str) -> DataSet:
+    """Give the data set of a name, as a command line spells it."""
+    if name not in DATASETS:
+        raise ConfigError(f"no data set {name!r}; there are {', '.join(DATASETS)}")
+    return DATASETS[name]
+
+
+def open_pairs(
+    root: str | os.PathLike[str],
+    part: str = ALL,
+    *,
+    folders: tuple[str, str] = ("cloudy", "clear"),
+    spec: InputSpec = TRUE_COLOUR,
+    hold_out: tuple[str, ...] = (),
+    transform: Transform | None = None,
+    cache: bool = False,
+) -> PairFolder:
+    """Open two folders of the user's own images; with `hold_out` it has the parts train and val."""
+    sides = Path(root, folders[0]), Path(root, folders[1])
+    names = None
+    if hold_out and part != ALL:
+        every = PairFolder(*sides).names
+        names = [name for name in every if name.startswith(hold_out) == (part == "val")]
+        if not names:
+            raise ConfigError(f"{root}: hold_out={hold_out} leaves no {part} image")
+    return PairFolder(*sides, transform, names=names, spec=spec, cache=cache)
+
+
+def _list_pairs(root: Path, lists: Lists) -> Listing:
+    return list_folders([(root / "cloudy", root / "clear")], lists)
+
+
+def list_files(data: DataSet, root: Path, lists: Lists) -> Listing:
+    """Give the files of a data set; where its folders are missing, say how to obtain it."""
+    try:
+        return data.files(root, lists)
+    except DataNotFoundError as error:
+        if data.obtain in str(error):
+            raise
+        raise DataNotFoundError(f"{data.name}: {error}. {data.obtain}") from error
+
+
+DATASETS: dict[str, DataSet] = {
+    data.name: data
+    for data in (
+        DataSet(
+            "rice1",
+            "thin cloud over true colour, 512 px pictures",
+            rice.RICE1_SPEC,
+            rice.RICE1,
+            rice.list_files,
+            rice.HOW_TO_OBTAIN,
+            paper=PaperScores(
+                {"psnr": 36.83, "ssim": 0.9629, "mae": 0.0135, "sam": 0.91},
+                512,
+                "the paper names no list; SpA-GAN's, which is used here, is very probably the one it used",
+            ),
+        ),
+        DataSet(
+            "rice2",
+            "thick cloud over false colour of Landsat 8, 512 px pictures",
+            RICE2,
+            rice.RICE2,
+            rice.list_files,
+            rice.HOW_TO_OBTAIN,
+            paper=PaperScores(
+                {"psnr": 36.72, "ssim": 0.9183, "mae": 0.0149, "sam": 1.16},
+                512,
+                "the paper's 588/147 split was not published: this is another random split of the same images",
+            ),
+        ),
+        DataSet(
+            "tcloud",
+            "thin cloud over true colour of Landsat 8, 256 px pictures",
+            tcloud.TCLOUD_SPEC,
+            tcloud.TCLOUD,
+            tcloud.list_files,
+            tcloud.HOW_TO_OBTAIN,
+            paper=PaperScores({"psnr": 31.12, "ssim": 0.8908, "mae": 0.0226, "sam": 2.31}, 256),
+        ),
+        DataSet(
+            "sen12mscr",
+            "Sentinel-1 and cloudy Sentinel-2, clear Sentinel-2, 256 px patches",
+            SEN12MSCR,
+            sen12mscr.open_patches,
+            sen12mscr.list_patches,
+            sen12mscr.HOW_TO_OBTAIN,
+            protocol="att-cr-sen12",
+            levels=10000.0,
+            paper=PaperScores({"psnr": 29.97, "ssim": 0.902, "mae": 0.024, "sam": 7.484}, 256),
+        ),
+        DataSet(
+            "pairs",
+            "your own 8-bit pictures",
+            replace(TRUE_COLOUR, removes=CLOUDS),
+            open_pairs,
+            _list_pairs,
+            "ROOT holds two folders, cloudy and clear, with images of equal names",
+            parts=(),
+        ),
+    )
+}
+"""By the name that `--data` and the sources of a training use."""
