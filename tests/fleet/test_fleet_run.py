@@ -19,9 +19,10 @@ import rasterio
 
 from attcr.errors import ConfigError, FleetError, WeightsError
 from attcr.fleet.fetch import Fetched
-from attcr.fleet.ledger import Outcome
+from attcr.fleet.ledger import Ledger, Outcome
 from attcr.fleet.manifest import Work
-from attcr.fleet.run import FleetOptions, Tally, read_status, recipe_of, requeue, run_fleet
+from attcr.fleet.run import FleetOptions, Tally, _Todo, read_status, recipe_of, requeue, run_fleet
+from attcr.fleet.store import Scratch, Store
 from attcr.fleet.worker import SceneWorker, block_key
 from attcr.predict import Predictor
 from attcr.restore.options import RestoreOptions
@@ -201,6 +202,24 @@ def test_a_scene_has_as_few_blocks_as_keep_each_within_the_limit(
     tally = split(tmp_path, weights, {"a": size}, 30.0)
     assert Noting.blocks == [("a", block, blocks) for block in range(blocks + 1)]
     assert (tally.rows, tally.done, tally.megapixels) == (1, 1, 2.0)
+
+
+def test_a_scene_is_joined_after_the_last_of_its_blocks_and_not_before(tmp_path: Path) -> None:
+    rows = [{"id": "a", "href": "s3://b/a.tif", "megapixels": 90.0}]
+    manifest, store = write_rows(tmp_path / "m.parquet", rows), Store(str(tmp_path / "out"))
+    with Scratch(store.scratch) as scratch:
+        log = Ledger(store, scratch, "r")
+        todo = _Todo(str(manifest), "r", FleetOptions(split_over=30.0), store, Tally(), log)
+        blocks = list(todo)
+        assert [(work.block, work.blocks) for work in blocks] == [(0, 3), (1, 3), (2, 3)]
+        joins = []
+        for work in blocks:
+            assert todo.settle(Outcome("a", work.key, "block")) is None
+            joins.append([(join.block, join.blocks) for join in todo])
+        assert joins == [[], [], [(3, 3)]]
+        done = Outcome("a", blocks[0].key, "done")
+        assert todo.settle(done) is done
+        assert todo.settle(done) is None  # another worker was at it too
 
 
 def test_without_a_limit_no_scene_is_split(tmp_path: Path, weights: Path) -> None:

@@ -52,7 +52,7 @@ def _as(kind: Any, value: Any) -> Any:
             with suppress(TypeError):
                 return _as(one, value)
     elif origin is Literal:
-        if value in inner and type(value) in map(type, inner):
+        if value in inner:
             return value
     elif origin is tuple:
         assert inner == (str, ...), f"options hold no {kind}"
