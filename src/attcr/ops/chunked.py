@@ -297,7 +297,7 @@ class _BackwardStep:
         self.flat = tuple(x.flatten(0, 1) for x in (*phi, *dphi, values, dn, dv, weights, kv, before, qn, after))
         self.carry_lanes = before.new_empty(steps.lanes, dim, width)  # sum of phi_q^T dn over the tokens that see it
 
-    def take(self, step: int, q: Tensor, k: Tensor, v: Tensor, out: Tensor, z: Tensor, grad: Tensor) -> None:
+    def take(self, step: int, q: Sides, k: Sides, v: Sides, out: Sides, z: Sides, grad: Sides) -> None:
         """Bring a step's blocks in: phi of q and k, v, and dn with dz beside it."""
         q_rooms, k_rooms, dq_rooms, dk_rooms, v_rooms, dn_rooms, dv_rooms, z_rooms = self.rooms
         _take_phi(q, q_rooms[step], dq_rooms[step])
@@ -330,7 +330,7 @@ class _BackwardStep:
         torch.bmm(weights.mT, phi_q, out=dphi_k).baddbmm_(values, after.mT)
         self.dphi.mul_(self.phi.clamp_(max=1))  # ELU(x) + 1 has the slope 1 above 0 and its own value below
 
-    def give(self, step: int, dq: Tensor, dk: Tensor, dv: Tensor) -> None:
+    def give(self, step: int, dq: Sides, dk: Sides, dv: Sides) -> None:
         """Write a step's gradients out."""
         _, _, dq_rooms, dk_rooms, _, _, dv_rooms, _ = self.rooms
         _take(dq_rooms[step], dq)
