@@ -13,10 +13,15 @@ if TYPE_CHECKING:
     from attcr.networks.ablations import AblationConfig as AblationConfig
     from attcr.networks.attcr import ATTCR as ATTCR
     from attcr.networks.attcr import ATTCRConfig as ATTCRConfig
+    from attcr.predict import Predictor as Predictor
+    from attcr.predict import open_predictor as open_predictor
     from attcr.restore import RestoreOptions as RestoreOptions
     from attcr.restore import restore_array as restore_array
     from attcr.restore import restore_scene as restore_scene
+    from attcr.restore import which_weights as which_weights
+    from attcr.spec import InputSpec as InputSpec
     from attcr.weights import load_model as load_model
+    from attcr.weights import read_header as read_header
     from attcr.weights import save_model as save_model
 
 # Public names and the module each lives in, imported on first use: `attcr --help` loads no torch.
@@ -25,14 +30,19 @@ _PUBLIC = {
     "ATTCRConfig": "attcr.networks.attcr",
     "AblationConfig": "attcr.networks.ablations",
     "FleetOptions": "attcr.fleet.run",
+    "InputSpec": "attcr.spec",
+    "Predictor": "attcr.predict",
     "RestoreOptions": "attcr.restore",
     "build_network": "attcr.networks",
     "load_model": "attcr.weights",
+    "open_predictor": "attcr.predict",
+    "read_header": "attcr.weights",
     "restore_array": "attcr.restore",
     "restore_scene": "attcr.restore",
     "run_fleet": "attcr.fleet.run",
     "save_model": "attcr.weights",
     "trace_gates": "attcr.gates",
+    "which_weights": "attcr.restore",
 }
 
 __all__ = [
@@ -40,15 +50,20 @@ __all__ = [
     "ATTCRConfig",
     "AblationConfig",
     "FleetOptions",
+    "InputSpec",
+    "Predictor",
     "RestoreOptions",
     "__version__",
     "build_network",
     "load_model",
+    "open_predictor",
+    "read_header",
     "restore_array",
     "restore_scene",
     "run_fleet",
     "save_model",
     "trace_gates",
+    "which_weights",
 ]
 
 
