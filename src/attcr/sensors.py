@@ -80,6 +80,8 @@ class Sensor:
     """Centres of the bands in nanometres, in the same order."""
     picture: bool = False
     """Whether 1 is a picture's white instead of a reflectance."""
+    surface: bool | None = None
+    """Whether it is reflectance at the surface, or at the top of the atmosphere; None where nothing says."""
     wanted: ModelRange | None = None
     """What the model wants to see; None where the weights are to say it (`InputSpec.fit`)."""
 
@@ -167,7 +169,7 @@ REFLECTANCE = Sensor("reflectance", (), 1.0, 0.0)
 """Floats that already are reflectance 0..1, any bands."""
 PICTURE = Sensor("picture", (), 1.0, 0.0, picture=True)
 """Floats that are a picture's 0..1, white included, any bands."""
-SENTINEL2_L1C = Sensor("s2-l1c", S2_L1C_BANDS, 1e-4, 0.0, 0, S2_COMMON, S2_WAVELENGTHS)
+SENTINEL2_L1C = Sensor("s2-l1c", S2_L1C_BANDS, 1e-4, 0.0, 0, S2_COMMON, S2_WAVELENGTHS, surface=False)
 """Sentinel-2 top of atmosphere before processing baseline 04.00 (or harmonised to it)."""
 SENTINEL2_L1C_N0400 = replace(SENTINEL2_L1C, name="s2-l1c-n0400", offset=-0.1)
 """Sentinel-2 top of atmosphere from baseline 04.00 (25 January 2022) on: 1000 is reflectance 0."""
@@ -177,13 +179,16 @@ SENTINEL2_L2A = replace(
     bands=S2_L2A_BANDS,
     common=tuple(name for name in S2_COMMON if name != "cirrus"),
     wavelengths=tuple(nm for nm in S2_WAVELENGTHS if nm != 1375.0),
+    surface=True,
 )
 """Sentinel-2 surface reflectance before processing baseline 04.00 (or harmonised to it); it has no B10."""
 SENTINEL2_L2A_N0400 = replace(SENTINEL2_L2A, name="s2-l2a-n0400", offset=-0.1)
 """Sentinel-2 surface reflectance from baseline 04.00 on: 1000 is reflectance 0."""
-LANDSAT_C2_L1 = Sensor("landsat-c2-l1", LANDSAT_BANDS, 2e-5, -0.1, 0, LANDSAT_COMMON, LANDSAT_WAVELENGTHS)
+LANDSAT_C2_L1 = Sensor(
+    "landsat-c2-l1", LANDSAT_BANDS, 2e-5, -0.1, 0, LANDSAT_COMMON, LANDSAT_WAVELENGTHS, surface=False
+)
 """Landsat 8 and 9, Collection 2 Level 1: top of atmosphere without the sun's elevation."""
-LANDSAT_C2_L2 = replace(LANDSAT_C2_L1, name="landsat-c2-l2", scale=2.75e-5, offset=-0.2)
+LANDSAT_C2_L2 = replace(LANDSAT_C2_L1, name="landsat-c2-l2", scale=2.75e-5, offset=-0.2, surface=True)
 """Landsat 8 and 9, Collection 2 Level 2: surface reflectance."""
 LANDSAT_TM_C2_L2 = replace(
     LANDSAT_C2_L2,

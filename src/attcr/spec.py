@@ -23,7 +23,11 @@ class Slot:
     """One plane of a network's input."""
 
     name: str
-    """A band's common name (`red`), or with its kind before a colon: `sar:vv`, `reference:red`, `mask:cloud`."""
+    """A band's common name (`red`), or with its kind before a colon: `sar:vv`, `reference:red`, `mask:cloud`.
+
+    `present:red` is 1 where there is a band `red` and else 0; `level:surface` is 1 for reflectance at the surface and 0
+    for that at the top of the atmosphere.
+    """
     wavelength: float | None = None
     """Centre of the band in nanometres."""
     low: float = 0.0
@@ -56,7 +60,9 @@ class InputSpec:
     removes: tuple[str, ...]
     """The cloud that it removes: thin, thick, shadow."""
     spread: bool = False
-    """Whether a predicted spread follows the bands, one plane for each."""
+    """Whether a predicted spread follows the bands: for each the logarithm of the expected absolute error."""
+    spread_factor: float = 1.0
+    """What makes the predicted spread true on held-out images: it is multiplied by this."""
 
     def __post_init__(self) -> None:
         names = [slot.name for slot in self.slots]
@@ -71,6 +77,9 @@ class InputSpec:
             raise ConfigError(f"removes={self.removes} must name some of {', '.join(CLOUDS)}")
         if len(self.gsd) != 2 or not 0 < self.gsd[0] <= self.gsd[1]:
             raise ConfigError(f"gsd={self.gsd} must be the finest and the coarsest distance in metres")
+        absent = {slot.name.partition(":")[2] for slot in self.of_kind("present")} - set(bands)
+        if absent or {slot.name for slot in self.of_kind("level")} - {"level:surface"}:
+            raise ConfigError(f"present:NAME must name a band ({absent} is none), and a level is level:surface")
         for kind in {slot.kind for slot in self.slots}:
             if len({slot.span for slot in self.of_kind(kind)}) > 1:
                 raise ConfigError(f"the {kind} slots have several spans; one is expected")
@@ -177,6 +186,11 @@ class InputSpec:
         """
         if asked is not None:
             return list(self._asked(sensor, names, asked))
+        if self.of_kind("level") and sensor.surface is None:
+            raise SceneError(
+                f"The scene is {sensor.name}, and the weights must know whether its values are of the surface or of "
+                "the top of the atmosphere: name the product with --sensor."
+            )
         if sensor.product not in self.products:
             raise SceneError(
                 f"The scene is {sensor.name} and the weights take {', '.join(self.products)}: give one of these, or "
@@ -295,6 +309,20 @@ SEN12MSCR = InputSpec(
     removes=("thin", "thick", "shadow"),
 )
 """SEN12MS-CR: Sentinel-1 VV and VH, then the 13 bands of Sentinel-2 L1C."""
+
+ANY_BANDS = InputSpec(
+    slots=(
+        *(replace(slot, optional=True) for slot in band_slots(S2_COMMON, high=2.0, span=5.0)),
+        *(Slot(f"present:{name}") for name in S2_COMMON),
+        Slot("level:surface"),
+    ),
+    outputs=S2_COMMON,
+    products=("s2-l1c", "s2-l2a", "landsat-c2-l1", "landsat-c2-l2", "landsat-tm-c2-l2"),
+    gsd=(10.0, 60.0),
+    removes=("thin", "shadow"),
+    spread=True,
+)
+"""Any of Sentinel-2's 13 bands, or Landsat's nearest, at the surface or at the top of the atmosphere."""
 
 SEN12MSCR_OPTICAL = replace(SEN12MSCR, slots=SEN12MSCR.bands)
 """The same without radar."""

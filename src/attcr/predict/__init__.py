@@ -33,8 +33,8 @@ class Predictor(Protocol):
     def __call__(self, x: Float32) -> Float32:
         """Give (B, outputs, H, W) for (B, slots, H, W), both in the network's range; H and W are at least 8.
 
-        Where the network changes nothing, the band's plane comes back to the bit. With `spec.spread`, the planes of
-        the spread follow those of the bands.
+        Where the network changes nothing, the band's plane comes back to the bit. With `spec.spread`, a plane for each
+        band follows: the logarithm of its expected absolute error.
         """
 
 

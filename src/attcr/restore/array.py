@@ -35,7 +35,8 @@ class RestoredArray:
     quality: NDArray[np.uint8]
     """(H, W): 0 no data, 1 original, 2 and 3 reconstructed under thin and thick cloud, 4 unsure."""
     spread: Float32 | None
-    """(H, W): how much the eight views differ, as a part of the network's range; only with `confidence`."""
+    """(H, W): the expected error in reflectance where the network predicts it; else, with `confidence`, how much eight
+    views differ, as a part of the network's range."""
 
 
 def restore_array(
@@ -131,7 +132,7 @@ def restore_tiles(
     walk = Walk(rows, predictor, sensor, tiles, cloud_map, nodata, options, wanted)
     restored = image.copy()
     quality = np.full((height, width), NODATA, np.uint8)
-    spread = np.full((height, width), np.nan, np.float32) if options.confidence else None
+    spread = np.full((height, width), np.nan, np.float32) if walk.has_spread else None
     for strip in walk.strips():
         inside = slice(strip.top, strip.top + strip.values.shape[1])
         restored[:, inside] = strip.values

@@ -66,6 +66,11 @@ class Prepared:
             self.radar.close()
 
     @property
+    def has_spread(self) -> bool:
+        """Whether a raster of the spread is written."""
+        return self.predictor.spec.spread or self.options.confidence
+
+    @property
     def memory(self) -> int:
         """Bytes of one strip: changes, values, what is valid, and what one band's arithmetic takes."""
         pixels = self.grid.tile_height * self.grid.width
@@ -78,7 +83,7 @@ class Prepared:
     def disk(self) -> int:
         """Bytes of the working files and the finished one."""
         bands = len(self.scene.bands) + bool(self.scene.alpha)
-        spread = 4 if self.options.confidence else 0
+        spread = 4 if self.has_spread else 0
         each = 7 * bands * self.scene.dtype.itemsize // 3 + 3 + spread  # a working raster, its overviews, the COG
         return self.scene.height * self.scene.width * each
 

@@ -45,8 +45,9 @@ def _side_layers(job: Prepared) -> Layers:
         tags=classes,
     )
     layers = {"quality": (replace(plain, dtype="uint8"), [quality])}
-    if job.options.confidence:
-        spread = Band("spread", "", 1, nodata=float("nan"), description="spread of eight views")
+    if job.has_spread:
+        kind = "expected error in reflectance" if job.predictor.spec.spread else "spread of eight views"
+        spread = Band("spread", "", 1, nodata=float("nan"), description=kind)
         layers["spread"] = (replace(plain, dtype="float32"), [replace(spread, colour=ColorInterp.gray)])
     return layers
 
@@ -78,7 +79,9 @@ def publish(
     titles = {
         "restored": "The scene without cloud",
         "quality": "; ".join(f"{value} {name}" for value, name in enumerate(QUALITY_NAMES)),
-        "spread": "Standard deviation over eight flips and turns, as a part of the model's range",
+        "spread": "Expected absolute error in reflectance, mean over the bands"
+        if job.predictor.spec.spread
+        else "Standard deviation over eight flips and turns, as a part of the model's range",
         "preview": "Before and after",
     }
     assets = {name: (path, titles[name]) for name, path in files.items() if name != "item"}

@@ -42,6 +42,8 @@ QUALITY_COLOURS: dict[int, tuple[int, ...]] = {
 }
 LOW_SPREAD = 0.05
 """Spread of the eight views, as a part of the model's range, above which a pixel counts as low confidence."""
+LARGE_ERROR = 0.03
+"""Expected absolute error, in reflectance, above which a pixel counts as low confidence."""
 THICK_CHANGE = 0.2
 """Without a mask, a change above this part of the model's range counts as thick cloud."""
 SMALLEST_INPUT = 8
@@ -107,6 +109,15 @@ class Walk:
         self._outputs = [i for i, _ in outputs]
         self._inputs = spec.positions(name for _, name in outputs)
         self._bands = [list(self.slots).index(name) for _, name in outputs]
+        told = {f"present:{name}" for name in self.slots} | ({"level:surface"} if self.sensor.surface else set())
+        self._told_planes = spec.positions(slot.name for slot in spec.slots if slot.name in told)
+        steps = [(slot.high - slot.low) / slot.span for slot in spec.slots]
+        self._units = np.array([steps[i] for i in self._inputs], np.float32).reshape(-1, 1, 1)
+
+    @property
+    def has_spread(self) -> bool:
+        """Whether a spread comes out: predicted by the network, or of eight views."""
+        return self.predictor.spec.spread or self.options.confidence
 
     def tiles_to_run(self, row: int) -> list[Tile]:
         """Give the tiles at this row that have something to restore."""
@@ -121,7 +132,8 @@ class Walk:
         """
         tiles = self.grid
         blender = StripBlender(tiles, len(self._outputs))
-        spreads = StripBlender(tiles, 1) if self.options.confidence else None
+        spreads = StripBlender(tiles, 1) if self.has_spread else None
+        span = 1.0 if self.predictor.spec.spread else self.sensor.range.span
         begin = next(row for row in tiles.rows if row + tiles.tile_height > first_row)
         for one in (blender, spreads):
             if one is not None:
@@ -138,7 +150,7 @@ class Walk:
             self._run(row, values, valid, radar, blender, spreads)
             done = below - row
             change = blender.finish(below)
-            spread = spreads.finish(below)[0] / self.sensor.range.span if spreads else None
+            spread = spreads.finish(below)[0] / span if spreads else None
             if row >= first_row:
                 yield self._finish(row, values[:, :done], valid[:, :done], change, spread)
             values = values[:, done:]
@@ -170,6 +182,7 @@ class Walk:
         A slot that nothing goes into stays 0.
         """
         x = np.zeros((len(self.predictor.spec.slots), tile.height, tile.width), np.float32)
+        x[self._told_planes] = 1
         x[self._planes] = _filled(self.sensor.to_model(values[:, :, tile.cols]), valid[:, :, tile.cols])
         if radar is not None and self._radar_sensor is not None:
             seen = self._radar_sensor.to_model(radar[:, :, tile.cols])
@@ -177,20 +190,24 @@ class Walk:
         return x
 
     def changes(self, x: Float32) -> tuple[Float32, Float32 | None]:
-        """Give what the network adds to the bands of (B, slots, h, w), and the spread of eight views if it is asked."""
-        plain = self._change(x)
-        if not self.options.confidence:
-            return plain, None
+        """Give what the network adds to the bands of (B, slots, h, w), and the spread (B, h, w) if there is one.
+
+        The spread is the expected absolute error in reflectance, the mean over the bands, where the network predicts
+        it; else the deviation of eight flips and turns, in the network's range, where that was asked for.
+        """
+        plain, predicted = self._change(x)
+        if predicted is not None or not self.options.confidence:
+            return plain, predicted
         views = [plain]
         for flip in (False, True):
             for turns in range(4):
                 if flip or turns:
                     seen = np.rot90(x[..., ::-1] if flip else x, turns, (2, 3))
-                    back = np.rot90(self._change(np.ascontiguousarray(seen)), -turns, (2, 3))
+                    back = np.rot90(self._change(np.ascontiguousarray(seen))[0], -turns, (2, 3))
                     views.append(back[..., ::-1] if flip else back)
         return plain, np.stack(views).std(axis=0).mean(axis=1)
 
-    def _change(self, x: Float32) -> Float32:
+    def _change(self, x: Float32) -> tuple[Float32, Float32 | None]:
         height, width = x.shape[2:]
         missing = (max(SMALLEST_INPUT - height, 0), max(SMALLEST_INPUT - width, 0))
         if any(missing):
@@ -208,7 +225,11 @@ class Walk:
                 "if it does already."
             )
         trimmed: Float32 = change[:, :, :height, :width]
-        return trimmed
+        if not spec.spread:
+            return trimmed, None
+        logs = y[:, [len(spec.outputs) + i for i in self._outputs], :height, :width]
+        expected = np.exp(np.clip(logs, -20, 5)) * (self._units * np.float32(spec.spread_factor))
+        return trimmed, expected.mean(axis=1)
 
     def _finish(
         self,
@@ -244,7 +265,8 @@ class Walk:
         else:
             thick = classes == THICK
         quality[touched] = np.where(thick, UNDER_THICK, UNDER_THIN)[touched]
-        unsure = ~whole if spread is None else ~whole | (spread > LOW_SPREAD)
+        limit = LARGE_ERROR if self.predictor.spec.spread else LOW_SPREAD
+        unsure = ~whole if spread is None else ~whole | (spread > limit)
         quality[touched & unsure] = LOW_CONFIDENCE
         if spread is not None:
             spread = np.where(touched, spread, np.where(quality == NODATA, np.nan, 0)).astype(np.float32)

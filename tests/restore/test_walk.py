@@ -1,0 +1,98 @@
+"""The walk of a pixel: which planes the network sees, and what it says of its error."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rasterio
+
+from attcr.errors import SceneError
+from attcr.restore import RestoreOptions, restore_scene
+from attcr.restore.walk import LARGE_ERROR, LOW_CONFIDENCE, UNDER_THIN
+from attcr.sensors import REFLECTANCE, S2_COMMON
+from attcr.spec import ANY_BANDS, InputSpec
+from fake_scenes import UTM, make, read
+
+LANDSAT = "LC08_L2SP_190025_20210620_20210629_02_T1"
+
+
+class Watching:
+    """Keeps what it saw, adds 0.1 of reflectance to every band, and expects the error that it was told."""
+
+    def __init__(self, expected: float = 0.02, spec: InputSpec = ANY_BANDS) -> None:
+        self.spec, self.expected = spec, expected
+        self.identity = {"weights_sha256": "none", "dtype": "float32"}
+        self.seen: np.ndarray | None = None
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        self.seen = x
+        bands = x[:, :13] + np.float32(0.1 * 2.5)
+        return np.concatenate([bands, np.full_like(bands, np.log(self.expected * 2.5))], axis=1)
+
+
+def scene(folder: Path, names: tuple[str, ...], value: int = 2000, name: str = "scene.tif") -> Path:
+    def describe(file: object) -> None:
+        file.descriptions = names  # type: ignore[attr-defined]
+
+    return make(folder / name, np.full((len(names), 40, 48), value, np.uint16), describe, **UTM)
+
+
+def planes(watching: Watching) -> dict[str, float]:
+    assert watching.seen is not None
+    assert all(np.ptp(plane) == 0 for plane in watching.seen[0])
+    return {slot.name: float(plane[0, 0]) for slot, plane in zip(watching.spec.slots, watching.seen[0], strict=True)}
+
+
+def test_bands_that_are_there_are_told_from_those_that_are_not(tmp_path: Path) -> None:
+    watching = Watching()
+    source = scene(tmp_path, ("B02", "B03", "B04", "B8A"))
+    result = restore_scene(source, tmp_path / "out.tif", watching, options=RestoreOptions(sensor="s2-l2a"))
+    seen = planes(watching)
+    there = {"blue", "green", "red", "nir08"}
+    assert {name for name in S2_COMMON if seen[f"present:{name}"] == 1} == there
+    assert all(seen[name] == (pytest.approx(0.5) if name in there else 0) for name in S2_COMMON)
+    assert seen["level:surface"] == 1
+    restored = read(result.target)
+    assert restored.shape == (4, 40, 48)
+    assert (restored == 3000).all()
+
+
+def test_the_level_is_that_of_the_product(tmp_path: Path) -> None:
+    watching = Watching()
+    restore_scene(
+        scene(tmp_path, ("B02", "B10")), tmp_path / "o.tif", watching, options=RestoreOptions(sensor="s2-l1c")
+    )
+    seen = planes(watching)
+    assert seen["level:surface"] == 0
+    assert seen["present:cirrus"] == 1
+    with pytest.raises(SceneError, match="surface or of the top of the atmosphere"):
+        ANY_BANDS.match(REFLECTANCE, ("red",))
+
+
+def test_a_landsat_folder_goes_in_by_wavelength_with_all_its_bands(tmp_path: Path) -> None:
+    folder = tmp_path / LANDSAT
+    folder.mkdir()
+    for band in range(1, 8):
+        scene(folder, (f"SR_B{band}",), 12000 + band, f"{LANDSAT}_SR_B{band}.TIF")
+    watching = Watching()
+    result = restore_scene(folder, tmp_path / "out.tif", watching)
+    seen = planes(watching)
+    there = {name for name in S2_COMMON if seen[f"present:{name}"] == 1}
+    assert there == {"coastal", "blue", "green", "red", "nir08", "swir16", "swir22"}
+    assert seen["red"] == pytest.approx(((12004 * 2.75e-5) - 0.2) * 2.5, abs=1e-6)
+    with rasterio.open(result.target) as out:
+        assert out.count == 7
+
+
+def test_the_expected_error_is_written_in_reflectance_and_large_ones_are_flagged(tmp_path: Path) -> None:
+    source = scene(tmp_path, ("B02", "B03", "B04"))
+    for expected, quality in ((LARGE_ERROR * 0.9, UNDER_THIN), (LARGE_ERROR * 1.1, LOW_CONFIDENCE)):
+        out = tmp_path / f"{quality}.tif"
+        result = restore_scene(source, out, Watching(expected), options=RestoreOptions(sensor="s2-l2a"))
+        assert result.spread is not None
+        assert np.allclose(read(result.spread), expected, rtol=1e-4)
+        assert (read(result.quality) == quality).all()
+    half = Watching(LARGE_ERROR * 1.1, replace(ANY_BANDS, spread_factor=0.5))
+    result = restore_scene(source, tmp_path / "half.tif", half, options=RestoreOptions(sensor="s2-l2a"))
+    assert np.allclose(read(result.spread), LARGE_ERROR * 0.55, rtol=1e-4)
