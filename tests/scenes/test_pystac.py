@@ -64,6 +64,14 @@ def test_an_items_bands_masks_and_product_are_read(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(("key", "kind"), [("SCL", "scl"), ("qa_pixel", "qa_pixel"), ("qa", "qa_pixel")])
+def test_a_mask_is_known_by_its_key(tmp_path: Path, key: str, kind: str) -> None:
+    assets = {"red": band("./B04.tif", bands=[{"name": "B04"}]), key: band("./M.tif", bands=[{"name": "mask"}])}
+    item = open_item(str(write_item(tmp_path / "item.json", assets)))
+    assert item.companions == {kind: str(tmp_path / "M.tif")}
+    assert list(item.bands.values()) == ["B04"]
+
+
 @pytest.mark.parametrize(
     ("properties", "collection", "wanted"),
     [

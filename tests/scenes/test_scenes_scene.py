@@ -100,6 +100,7 @@ def test_the_alpha_band_is_no_band_of_the_scene_and_says_what_is_valid(
     wanted = values[:, top:bottom, left:right]
     with open_scene(path) as scene:
         assert (len(scene.bands), scene.alpha.name if scene.alpha else None) == (3, "alpha")
+        assert not scene.profile.has_mask
         read = scene.read(top, bottom, left=left, right=right)
         alpha = scene.read_alpha(top, bottom, left=left, right=right)
         mask = scene.read_mask(top, bottom, left=left, right=right)

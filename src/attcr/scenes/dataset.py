@@ -14,6 +14,7 @@ from attcr.errors import MissingExtraError, SceneError
 
 try:
     import rasterio
+    from rasterio.env import env_ctx_if_needed
     from rasterio.errors import NotGeoreferencedWarning, RasterioError
     from rasterio.io import DatasetReader
 except ImportError as error:
@@ -74,7 +75,7 @@ def open_dataset(href: str) -> DatasetReader:
         if path.stat().st_size == 0:
             raise SceneError(f"{name} is empty (0 bytes): fetch it again.")
     try:
-        with warnings.catch_warnings():
+        with env_ctx_if_needed(), warnings.catch_warnings():  # GDAL's drivers, where nobody called `gdal()`
             warnings.simplefilter("ignore", NotGeoreferencedWarning)
             dataset = DatasetReader(href, driver=list(DRIVERS))
     except (RasterioError, OSError, ValueError, MemoryError, OverflowError) as error:

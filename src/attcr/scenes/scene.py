@@ -165,8 +165,8 @@ class Scene:
 
     def _read_band(self, band: Band, window: Window) -> Array:
         with reading(self.source):
-            plane: Array = _read_enlarged(self._datasets[band.href], window, band.factor, band.index)[0]
-        return plane
+            values: Array = _read_enlarged(self._datasets[band.href], window, band.factor, band.index)[0]
+        return values
 
     def close(self) -> None:
         """Close the files."""

@@ -94,8 +94,8 @@ def test_a_detector_sees_a_margin_around_each_block_and_no_more(
 
 def test_where_nothing_is_there_is_no_cloud(tmp_path: Path) -> None:
     values = np.full((3, 2, 2), 255, np.uint8)
-    values[:, 0, 1] = 7
-    with open_scene(make(tmp_path / "in.tif", values, photometric="RGB", nodata=7, **UTM)) as scene:
+    values[:, 0, 1] = 250  # as bright as cloud
+    with open_scene(make(tmp_path / "in.tif", values, photometric="RGB", nodata=250, **UTM)) as scene:
         assert classes_of(scene, "auto", tmp_path, RGB8).tolist() == [[THICK, CLEAR], [THICK, THICK]]
 
 

@@ -1,0 +1,44 @@
+"""Rasters are opened, or refused with a reason."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attcr.errors import SceneError
+from attcr.scenes.dataset import open_dataset, reading
+from fake_scenes import UTM, make
+
+
+def test_a_scene_opens_in_a_process_that_has_not_set_gdal_up(tmp_path: Path) -> None:
+    path = make(tmp_path / "in.tif", np.full((1, 2, 3), 7, np.uint8), **UTM)
+    code = f"from attcr.scenes.open import open_scene; print(open_scene({str(path)!r}).read(0, 2).tolist())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[[[7, 7, 7], [7, 7, 7]]]"
+
+
+def test_a_path_that_is_no_raster_is_refused_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "empty.tif").touch()
+    (tmp_path / "text.tif").write_text("hello")
+    (tmp_path / "link.tif").symlink_to(tmp_path / "gone.tif")
+    for name, reason in (
+        ("nowhere.tif", "does not exist"),
+        ("empty.tif", "0 bytes"),
+        ("text.tif", "cannot be opened as a raster"),
+        ("link.tif", "mend the link"),
+        ("", "is not a file"),
+    ):
+        with pytest.raises(SceneError, match=reason):
+            open_dataset(str(tmp_path / name))
+
+
+def test_a_reading_error_becomes_one_sentence_and_ours_stays(tmp_path: Path) -> None:
+    with (
+        pytest.raises(SceneError, match=r"^in\.tif cannot be read: broken\. Check that the file is whole"),
+        reading("in.tif"),
+    ):
+        raise OSError("broken\nand more")
+    with pytest.raises(SceneError, match=r"^ours$"), reading("in.tif"):
+        raise SceneError("ours")
