@@ -521,7 +521,7 @@ def fleet_plan(
     """Turn a STAC search or a prefix into a manifest; print megapixels, machine-hours and cost."""
     from attcr.fleet.plan import list_prefix, measure_rate, search, write_plan
     from attcr.fleet.settings import with_settings
-    from attcr.restore.options import RestoreOptions
+    from attcr.restore import RestoreOptions
 
     try:
         box = [float(number) for number in bbox.split(",")] if bbox else None
@@ -592,7 +592,7 @@ def fleet_run(
 
     from attcr.fleet.run import FleetOptions, run_fleet
     from attcr.fleet.settings import with_settings
-    from attcr.restore.options import RestoreOptions
+    from attcr.restore import RestoreOptions
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a machine that is taken away says so first
     _quiet_rasterio()
