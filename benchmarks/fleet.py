@@ -141,17 +141,16 @@ def bare(weights: Path, tiles: int, tile: int, barrier: object, queue: object) -
     """The network alone on tiles from memory, in this process."""
     import torch
 
-    from attcr.restore.array import Network
-    from attcr.weights import load_model
+    from attcr.predict import open_predictor
 
     torch.set_num_threads(1)
-    network = Network(load_model(weights), RestoreOptions(tile=tile))
+    predictor = open_predictor(weights)
     x = np.random.default_rng(0).random((1, 3, tile, tile), np.float32)
-    network.changes(x)
+    predictor(x)
     barrier.wait()  # type: ignore[attr-defined]
     began = time.perf_counter()
     for _ in range(tiles):
-        network.changes(x)
+        predictor(x)
     queue.put((began, time.perf_counter()))  # type: ignore[attr-defined]
 
 

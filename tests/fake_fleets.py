@@ -15,6 +15,7 @@ from obstore.store import from_url
 import attcr
 from attcr.fleet.ledger import SCHEMA, read_parts
 from attcr.fleet.store import Store
+from attcr.spec import TRUE_COLOUR
 from fake_scenes import UTM, make, noise
 
 SOURCE = Path(attcr.__file__).parents[1]
@@ -23,7 +24,7 @@ SOURCE = Path(attcr.__file__).parents[1]
 def make_weights(path: Path) -> Path:
     torch.manual_seed(0)
     config = attcr.ATTCRConfig(dim=4, blocks=(1,) * 5, heads=(2,) * 5, scales=((1,),) * 5)
-    attcr.save_model(attcr.ATTCR(config), path)
+    attcr.save_model(attcr.ATTCR(config), path, spec=TRUE_COLOUR)
     return path
 
 

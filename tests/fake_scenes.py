@@ -5,6 +5,7 @@ import http.server
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,21 @@ from affine import Affine
 from torch import Tensor, nn
 
 from attcr.sensors import PICTURE_RANGE, Sensor
+from attcr.spec import TRUE_COLOUR, InputSpec, band_slots
 
 UTM = {"crs": "EPSG:32633", "transform": Affine(10, 0, 600000, 0, -10, 5500020)}
 SENSORS = {
-    "uint8": Sensor("any uint8", (), 1 / 255, 0.0, PICTURE_RANGE),
-    "uint16": Sensor("any uint16", (), 1e-4, 0.0, PICTURE_RANGE),  # clips above 10000
-    "int16": Sensor("any int16", (), 1e-4, 0.0, PICTURE_RANGE),  # clips below 0 and above 10000
-    "float32": Sensor("any float32", (), 1.0, 0.0, PICTURE_RANGE),  # clips outside 0..1
+    "uint8": Sensor("any uint8", (), 1 / 255, 0.0, wanted=PICTURE_RANGE),
+    "uint16": Sensor("any uint16", (), 1e-4, 0.0, wanted=PICTURE_RANGE),  # clips above 10000
+    "int16": Sensor("any int16", (), 1e-4, 0.0, wanted=PICTURE_RANGE),  # clips below 0 and above 10000
+    "float32": Sensor("any float32", (), 1.0, 0.0, wanted=PICTURE_RANGE),  # clips outside 0..1
 }
+
+
+def by_position(bands: int) -> InputSpec:
+    """A network of so many bands without names: the scene's bands go in as they stand."""
+    names = tuple(f"band {number}" for number in range(1, bands + 1))
+    return replace(TRUE_COLOUR, slots=band_slots(names, high=TRUE_COLOUR.slots[0].high), outputs=names)
 
 
 def noise(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
@@ -63,6 +71,11 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
 class Same(nn.Module):
     """A network that returns its input."""
 
+    def __init__(self, bands: int = 3, spec: InputSpec | None = None) -> None:
+        super().__init__()
+        self.spec = spec or by_position(bands)
+        self.eval()
+
     def forward(self, x: Tensor) -> Tensor:
         """Change nothing."""
         return x
@@ -71,8 +84,10 @@ class Same(nn.Module):
 class Counting(nn.Module):
     """A network that darkens its input and counts the tiles it saw."""
 
-    def __init__(self, factor: float = 0.5) -> None:
+    def __init__(self, factor: float = 0.5, bands: int = 3, spec: InputSpec | None = None) -> None:
         super().__init__()
+        self.spec = spec or by_position(bands)
+        self.eval()
         self.factor = factor
         self.tiles = 0
 
@@ -90,6 +105,8 @@ class Smooth(nn.Module):
         torch.manual_seed(seed)
         self.mix = nn.Conv2d(channels, 16, 5, padding=2)
         self.out = nn.Conv2d(16, channels, 5, padding=2)
+        self.spec = by_position(channels)
+        self.eval()
 
     def forward(self, x: Tensor) -> Tensor:
         """Add a small change that depends on the neighbourhood and on the whole tile."""

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import attcr
+from attcr.spec import TRUE_COLOUR
 from fake_scenes import UTM, make, noise, read, same_bits, serve
 
 
@@ -22,7 +23,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(0)
     config = attcr.ATTCRConfig(dim=8, blocks=(1,) * 5, heads=(2,) * 5, scales=((1,),) * 5)
     path = tmp_path_factory.mktemp("weights") / "tiny.safetensors"
-    attcr.save_model(attcr.ATTCR(config), path)
+    attcr.save_model(attcr.ATTCR(config), path, spec=TRUE_COLOUR)
     return path
 
 

@@ -17,7 +17,7 @@ from attcr.errors import AttcrError, ConfigError
 if TYPE_CHECKING:
     from attcr.fleet.ledger import Outcome
     from attcr.fleet.run import Tally
-    from attcr.restore import Progress
+    from attcr.restore import Progress, RestoreOptions
 
 app = typer.Typer(
     name="attcr",
@@ -26,6 +26,34 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+_Paths = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SCENE... TARGET",
+        help="A raster, band files, a SAFE-like folder or a STAC item (local, http or s3), then the file to write.",
+    ),
+]
+_Weights = Annotated[str, typer.Option(help="A published name (see attcr weights), a path, hf://OWNER/NAME or URL.")]
+_Mask = Annotated[
+    str, typer.Option(help="none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], or a raster (0 is clear).")
+]
+_Sensor = Annotated[
+    str | None, typer.Option(help="The product, where the metadata does not tell: rgb8, s2-l2a, s2-l2a-n0400, ...")
+]
+_Bands = Annotated[str | None, typer.Option(help="Bands for the network, by name or number from 1, as B04,B03,B02.")]
+_Radar = Annotated[str | None, typer.Option(help="Radar raster (VV, VH in dB) for weights that take it.")]
+_Nodata = Annotated[float | None, typer.Option(help="The value that means no data, where the file does not say.")]
+_Dilate = Annotated[int, typer.Option(min=0, help="Pixels around a cloud that are restored too.")]
+_Feather = Annotated[int, typer.Option(min=0, help="Pixels over which restored fades into original.")]
+_Confidence = Annotated[
+    bool, typer.Option("--confidence", help="Write how much eight flips and turns differ (8 times the work).")
+]
+_Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="An option of `attcr restore`, as mask=scl or tile=512; may be given again."),
+]
 
 
 def _print_version(wanted: bool) -> None:
@@ -91,12 +119,21 @@ def convert(
 @app.command()
 def weights(
     name: Annotated[str | None, typer.Argument(help="One of them, told in full.")] = None,
+    scene: Annotated[
+        list[str] | None,
+        typer.Option("--for", help="A scene: which weights fit it, and why the others do not; again for band files."),
+    ] = None,
+    sensor: _Sensor = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the weights that came with the package: what for, size, scores; with a NAME all that is known of it."""
     from dataclasses import asdict
 
     from attcr.weights import published
+
+    if scene:
+        _which_weights(scene, sensor, as_json)
+        return
 
     table = published()
     if name is not None and name not in table:
@@ -117,6 +154,20 @@ def weights(
                 typer.echo(f"    {field}: {getattr(entry, field)}")
             for limit in entry.limits:
                 typer.echo(f"    not for: {limit}")
+
+
+def _which_weights(scene: list[str], sensor: str | None, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from attcr.restore import which_weights
+
+    _quiet_rasterio()
+    fits = which_weights(scene, sensor=sensor)
+    if as_json:
+        typer.echo(json.dumps([asdict(fit) for fit in fits], indent=2))
+        return
+    for fit in fits:
+        typer.echo(f"{fit.weights}: {'fits' if fit.fits else 'does not fit'}. {fit.reason[0].upper()}{fit.reason[1:]}")
 
 
 @app.command()
@@ -154,7 +205,7 @@ def ablate(context: typer.Context) -> None:
 @app.command()
 def gates(
     images: Annotated[list[Path], typer.Argument(help="Cloudy RGB images.")],
-    weights: Annotated[str, typer.Option(help="A published name (see attcr weights), a path, hf://OWNER/NAME or URL.")],
+    weights: _Weights,
     out: Annotated[Path, typer.Option(help="The folder for figures and gates.json.")],
 ) -> None:
     """Draw what the gates of a network do to images: channels, before and after, distributions."""
@@ -281,35 +332,16 @@ def evaluate(
 
 @app.command()
 def restore(
-    paths: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="SCENE... TARGET",
-            help="A raster, band files, a SAFE-like folder or a STAC item (local, http or s3), then the file to write.",
-        ),
-    ],
-    weights: Annotated[
-        str, typer.Option(help="A published name (see attcr weights), a path, hf://OWNER/NAME or URL.")
-    ] = "rgb-thin",
-    mask: Annotated[
-        str,
-        typer.Option(help="none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], or a raster (0 is clear)."),
-    ] = "none",
-    sensor: Annotated[
-        str | None, typer.Option(help="The product, where the metadata does not tell: rgb8, s2-l2a, s2-l2a-n0400, ...")
-    ] = None,
-    bands: Annotated[
-        str | None, typer.Option(help="Bands for the network, by name or number from 1, as B04,B03,B02.")
-    ] = None,
-    sar: Annotated[str | None, typer.Option(help="Radar raster (VV, VH in dB) for weights that take it.")] = None,
-    nodata: Annotated[
-        float | None, typer.Option(help="The value that means no data, where the file does not say.")
-    ] = None,
-    dilate: Annotated[int, typer.Option(min=0, help="Pixels around a cloud that are restored too.")] = 8,
-    feather: Annotated[int, typer.Option(min=0, help="Pixels over which restored fades into original.")] = 8,
-    confidence: Annotated[
-        bool, typer.Option("--confidence", help="Write how much eight flips and turns differ (8 times the work).")
-    ] = False,
+    paths: _Paths,
+    weights: _Weights = "rgb-thin",
+    mask: _Mask = "none",
+    sensor: _Sensor = None,
+    bands: _Bands = None,
+    sar: _Radar = None,
+    nodata: _Nodata = None,
+    dilate: _Dilate = 8,
+    feather: _Feather = 8,
+    confidence: _Confidence = False,
     tile: Annotated[int, typer.Option(help="Pixels along a tile.")] = 256,
     overlap: Annotated[int, typer.Option(help="Pixels that neighbouring tiles share.")] = 32,
     batch: Annotated[int, typer.Option(help="Tiles through the network at once.")] = 1,
@@ -322,7 +354,7 @@ def restore(
     """Remove the clouds of a scene: same grid, same type, clear pixels untouched, and a layer that says what is new."""
     import warnings
 
-    from attcr.errors import ConfigError, SceneError
+    from attcr.errors import SceneError
 
     if len(paths) < 2:
         raise ConfigError("attcr restore takes a scene and the file to write: attcr restore IN.tif OUT.tif")
@@ -330,10 +362,11 @@ def restore(
     if Path(target).exists() and not overwrite and not dry_run:
         raise SceneError(f"{target} exists: choose another name, or replace it with --overwrite.")
 
-    from attcr.restore import RestoreOptions, plan_scene, restore_scene
+    from attcr.restore import RestoreOptions
 
     _quiet_rasterio()
     warnings.showwarning = lambda message, *_: typer.echo(f"attcr: {message}", err=True)
+    named = tuple(name.strip() for name in bands.split(",")) if bands else None
     options = RestoreOptions(
         tile=tile,
         overlap=overlap,
@@ -341,7 +374,7 @@ def restore(
         device=device,
         dtype=dtype,  # type: ignore[arg-type]  # checked by RestoreOptions
         sensor=sensor,
-        bands=tuple(name.strip() for name in bands.split(",")) if bands else None,
+        bands=named,
         mask=mask,
         dilate=dilate,
         feather=feather,
@@ -350,13 +383,25 @@ def restore(
         confidence=confidence,
     )
     if dry_run:
-        plan = plan_scene(scene, target, weights, options=options)
-        typer.echo(f"{plan.width} x {plan.height} pixels, bands {' '.join(plan.bands)}, {plan.dtype}, {plan.sensor}")
-        typer.echo(f"mask {plan.mask}: {plan.tiles_to_run} of {plan.tiles} tiles go through the network")
-        typer.echo(f"about {_duration(plan.seconds)} on {device}, beside reading and writing")
-        typer.echo(f"{plan.memory / 2**20:,.0f} MiB of memory beside the network's own")
-        typer.echo(f"{plan.disk / 2**20:,.0f} MiB of disk in {Path(target).parent}, most of it while working")
-        return
+        _plan(scene, target, weights, options)
+    else:
+        _restore(scene, target, weights, options, resume)
+
+
+def _plan(scene: list[str], target: str, weights: str, options: "RestoreOptions") -> None:
+    from attcr.restore import plan_scene
+
+    plan = plan_scene(scene, target, weights, options=options)
+    typer.echo(f"{plan.width} x {plan.height} pixels, bands {' '.join(plan.bands)}, {plan.dtype}, {plan.sensor}")
+    typer.echo(f"mask {plan.mask}: {plan.tiles_to_run} of {plan.tiles} tiles go through the network")
+    typer.echo(f"about {_duration(plan.seconds)} on {options.device}, beside reading and writing")
+    typer.echo(f"{plan.memory / 2**20:,.0f} MiB of memory beside the network's own")
+    typer.echo(f"{plan.disk / 2**20:,.0f} MiB of disk in {Path(target).parent}, most of it while working")
+
+
+def _restore(scene: list[str], target: str, weights: str, options: "RestoreOptions", resume: bool) -> None:
+    from attcr.restore import restore_scene
+
     with _progress_bar() as show:
         try:
             result = restore_scene(scene, target, weights, options=options, resume=resume, progress=show)
@@ -415,9 +460,7 @@ def fleet_plan(
     weights: Annotated[str | None, typer.Option(help="Measure the rate of these weights here.")] = None,
     rate: Annotated[float | None, typer.Option(help="Megapixels a second of one worker, instead of measuring.")] = None,
     price: Annotated[float | None, typer.Option(help="Of one worker for an hour, in your currency.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="An option of `attcr restore`, as tile=512; may be given again.")
-    ] = None,
+    settings: _Settings = None,
 ) -> None:
     """Turn a STAC search or a prefix into a manifest; print megapixels, machine-hours and cost."""
     from attcr.fleet.plan import list_prefix, measure_rate, search, write_plan
@@ -445,17 +488,31 @@ def fleet_plan(
     typer.echo(f"cost {hours * price:,.2f}" if price is not None else "give --price for the cost")
 
 
+def _fleet_reporter() -> "Callable[[Outcome, Tally], None]":
+    """Give what tells of quarantined scenes at once, and every ten seconds how far a run is."""
+    from attcr.addresses import hide_secrets
+
+    last = time.monotonic()
+
+    def show(outcome: "Outcome", tally: "Tally") -> None:
+        nonlocal last
+        if outcome.status == "quarantined":
+            typer.echo(f"quarantined {hide_secrets(outcome.id)}: {outcome.error}: {outcome.message}", err=True)
+        if time.monotonic() - last > 10:
+            last = time.monotonic()
+            typer.echo(f"{_told(tally)} ...", err=True)
+
+    return show
+
+
 @fleet.command("run")
 def fleet_run(
     manifest: Annotated[
         str, typer.Argument(help="Scenes: Parquet, STAC (.json, .ndjson), a list (.txt), or a quoted glob.")
     ],
     out: Annotated[str, typer.Argument(help="Folder or bucket prefix (s3://, gs://, az://) for the results.")],
-    weights: Annotated[str, typer.Option(help="A published name (see attcr weights), a path, hf://OWNER/NAME or URL.")],
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="An option of `attcr restore`, as mask=scl or tile=512; may be given again."),
-    ] = None,
+    weights: _Weights,
+    settings: _Settings = None,
     engine: Annotated[str, typer.Option(help="local: this process. ray: actors, here or on a cluster.")] = "local",
     workers: Annotated[int, typer.Option(min=1, help="Processes with a network each (ray).")] = 1,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of each network; 1 on Ray.")] = None,
@@ -477,23 +534,12 @@ def fleet_run(
     """
     import signal
 
-    from attcr.addresses import hide_secrets
     from attcr.fleet.run import FleetOptions, run_fleet
     from attcr.fleet.unit import with_settings
     from attcr.restore import RestoreOptions
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a machine that is taken away says so first
     _quiet_rasterio()
-    last = time.monotonic()
-
-    def show(outcome: "Outcome", tally: "Tally") -> None:
-        nonlocal last
-        if outcome.status == "quarantined":
-            typer.echo(f"quarantined {hide_secrets(outcome.id)}: {outcome.error}: {outcome.message}", err=True)
-        if time.monotonic() - last > 10:
-            last = time.monotonic()
-            typer.echo(f"{_told(tally)} ...", err=True)
-
     try:
         tally = run_fleet(
             manifest,
@@ -511,7 +557,7 @@ def fleet_run(
                 shard=_shard(shard),
                 split_over=split_over,
             ),
-            on_outcome=show,
+            on_outcome=_fleet_reporter(),
         )
     except KeyboardInterrupt:
         typer.echo("attcr: stopped. Run the same command to go on.", err=True)

@@ -80,8 +80,13 @@ class Sensor:
     """Centres of the bands in nanometres, in the same order."""
     picture: bool = False
     """Whether 1 is a picture's white instead of a reflectance."""
-    range: ModelRange = PICTURE_RANGE
-    """What the model wants to see; weights say it (`InputSpec.fit`)."""
+    wanted: ModelRange | None = None
+    """What the model wants to see; None where the weights are to say it (`InputSpec.fit`)."""
+
+    @property
+    def range(self) -> ModelRange:
+        """What the model wants to see: 0..1 where nobody said."""
+        return self.wanted or PICTURE_RANGE
 
     @property
     def product(self) -> str:
@@ -102,7 +107,7 @@ class Sensor:
 
     def into(self, range: ModelRange) -> Sensor:
         """Give the same product for a model of another range."""
-        return replace(self, range=range)
+        return replace(self, wanted=range)
 
     def unnamed(self) -> Sensor:
         """Give the same for bands that were picked already: how many and which is no more its matter."""
@@ -111,7 +116,7 @@ class Sensor:
     def band(self, i: int) -> Sensor:
         """Give the same for the i-th band alone."""
         low, high = (numbers[i if len(numbers) > 1 else 0] for numbers in (self.range.low, self.range.high))
-        return replace(self.unnamed(), range=ModelRange((low,), (high,), self.range.span))
+        return replace(self.unnamed(), wanted=ModelRange((low,), (high,), self.range.span))
 
     def to_model(self, values: Array) -> NDArray[np.float32]:
         """Give the model's float32 view of digital numbers (or float reflectance); NaN stays NaN."""
@@ -188,9 +193,9 @@ LANDSAT_TM_C2_L2 = replace(
     wavelengths=LANDSAT_TM_WAVELENGTHS,
 )
 """Landsat 4, 5 and 7, Collection 2 Level 2: surface reflectance."""
-SEN12MSCR_OPTICAL = replace(SENTINEL2_L1C, name="sen12mscr-optical", range=SEN12MSCR_RANGE)
+SEN12MSCR_OPTICAL = replace(SENTINEL2_L1C, name="sen12mscr-optical", wanted=SEN12MSCR_RANGE)
 """The 13 optical bands as SEN12MS-CR weights take them: clip to 0..10000, over 2000."""
-SEN12MSCR_SAR = Sensor("sar-db", ("VV", "VH"), 1.0, 0.0, range=SEN12MSCR_SAR_RANGE)
+SEN12MSCR_SAR = Sensor("sar-db", ("VV", "VH"), 1.0, 0.0, wanted=SEN12MSCR_SAR_RANGE)
 """Sentinel-1 in decibels as SEN12MS-CR weights take it: VV from [-25, 0] and VH from [-35, 0] to 0..2."""
 
 SENSORS = {

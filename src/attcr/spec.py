@@ -97,7 +97,12 @@ class InputSpec:
         return self.bands[0].span
 
     def fit(self, sensor: Sensor, slots: Sequence[Slot] | None = None) -> Sensor:
-        """Give the sensor whose values become what the band slots want; a picture's white is the top of their range."""
+        """Give the sensor whose values become what the band slots want; a picture's white is the top of their range.
+
+        A sensor that says itself what the model wants to see keeps it.
+        """
+        if sensor.wanted is not None:
+            return sensor.unnamed()
         slots = self.bands if slots is None else slots
         if sensor.picture:
             return sensor.into(ModelRange((0.0,), (1.0,), self.span)).unnamed()
@@ -111,7 +116,7 @@ class InputSpec:
         """Give the sensor whose decibels become what the radar slots want."""
         slots = self.of_kind("sar")
         each = ModelRange(tuple(slot.low for slot in slots), tuple(slot.high for slot in slots), slots[0].span)
-        return Sensor("sar-db", (), 1.0, 0.0, range=each)
+        return Sensor("sar-db", (), 1.0, 0.0, wanted=each)
 
     def match(self, sensor: Sensor, names: Sequence[str], asked: Sequence[str] | None = None) -> list[int | None]:
         """Say which of a scene's bands (by name, "" where unnamed) goes into each band slot; None into an absent one.

@@ -10,7 +10,9 @@ import numpy as np
 from torch import nn
 
 from attcr.errors import ConfigError, MissingExtraError, ShapeError
-from attcr.restore.array import Array, RestoreOptions, restore_array, restore_tiles
+from attcr.restore.array import restore_array, restore_tiles
+from attcr.restore.options import RestoreOptions
+from attcr.restore.walk import Array
 from attcr.scenes.tiles import Grid, grid
 
 try:

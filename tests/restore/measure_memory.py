@@ -10,6 +10,7 @@ import rasterio
 from rasterio.windows import Window
 
 from attcr.restore import RestoreOptions, restore_scene
+from attcr.spec import SEN12MSCR_OPTICAL
 from fake_scenes import UTM, Counting, peak_bytes
 
 
@@ -32,7 +33,8 @@ def main() -> None:
     make_large(folder / "in.tif", height, width, bands)
     made = peak_bytes()
     began = time.perf_counter()
-    restore_scene(folder / "in.tif", folder / "out.tif", Counting(0.9), options=RestoreOptions(sensor="s2-l1c"))
+    model = Counting(0.9, spec=SEN12MSCR_OPTICAL)
+    restore_scene(folder / "in.tif", folder / "out.tif", model, options=RestoreOptions(sensor="s2-l1c"))
     peak = peak_bytes()
     with rasterio.open(folder / "in.tif") as came, rasterio.open(folder / "out.tif") as out:
         window = Window(0, height // 2, 512, 16)

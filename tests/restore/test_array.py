@@ -10,12 +10,15 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from attcr.errors import ConfigError, SceneError, ShapeError
+from attcr.official import convert_official
 from attcr.restore import RestoreOptions, restore_array
-from attcr.restore.array import LOW_CONFIDENCE, NODATA, ORIGINAL, UNDER_THICK, UNDER_THIN, restore_tiles
+from attcr.restore.array import restore_tiles
+from attcr.restore.walk import LOW_CONFIDENCE, NODATA, ORIGINAL, UNDER_THICK, UNDER_THIN
 from attcr.scenes.tiles import grid
 from attcr.sensors import PICTURE
-from attcr.weights import convert_official, load_model
-from fake_scenes import SENSORS, Counting, Same, Smooth, noise, same_bits, smooth_picture
+from attcr.spec import RICE2
+from attcr.weights import load_model
+from fake_scenes import SENSORS, Counting, Same, Smooth, by_position, noise, same_bits, smooth_picture
 
 
 def options(kind: str, **more: object) -> RestoreOptions:
@@ -41,7 +44,7 @@ def test_a_network_that_changes_nothing_gives_back_every_bit(
         image[rng.random(image.shape) < 0.01] = -0.0
         image[rng.random(image.shape) < 0.01] = np.inf
     clouds = (rng.random((height, width)) < 0.01) if masked else None
-    out = restore_array(image, Same(), clouds=clouds, options=options(dtype, nodata=nodata))
+    out = restore_array(image, Same(len(image)), clouds=clouds, options=options(dtype, nodata=nodata))
     assert same_bits(out.image, image)
 
 
@@ -60,7 +63,7 @@ def test_outside_the_rim_of_the_mask_every_pixel_leaves_with_the_bits_it_came_wi
     height, width = rng.integers(1, 120, 2)
     image = noise(dtype, (2, height, width), seed)
     clouds = rng.random((height, width)) < share
-    model = Counting(0.5)
+    model = Counting(0.5, len(image))
     out = restore_array(image, model, clouds=clouds, options=options(dtype, dilate=dilate, feather=feather))
     y, x = np.nonzero(clouds)
     rows, cols = np.mgrid[0:height, 0:width]
@@ -78,7 +81,7 @@ def test_inside_the_mask_the_network_decides_and_the_rim_fades() -> None:
     image = np.full((1, 64, 64), 200, np.uint8)
     clouds = np.zeros((64, 64), np.uint8)
     clouds[:, :16] = 2
-    out = restore_array(image, Counting(0.5), clouds=clouds, options=options("uint8", dilate=4, feather=4))
+    out = restore_array(image, Counting(0.5, len(image)), clouds=clouds, options=options("uint8", dilate=4, feather=4))
     line = out.image[0, 30].astype(int)
     assert (line[:20] == 100).all()
     assert (np.diff(line[19:25]) > 0).all()
@@ -124,7 +127,7 @@ def test_one_bad_pixel_stays_bad_and_changes_nothing_beyond_its_tiles(bad: float
 def test_a_nodata_pixel_stays_and_no_restored_pixel_becomes_one() -> None:
     image = noise("uint16", (2, 90, 90)) | 1
     image[:, 40:50, 40:50] = 0
-    out = restore_array(image, Counting(0.0), options=options("uint16", nodata=0))
+    out = restore_array(image, Counting(0.0, len(image)), options=options("uint16", nodata=0))
     assert (out.image[:, 40:50, 40:50] == 0).all()
     assert (out.image[:, out.quality != NODATA] == 1).all()
 
@@ -139,6 +142,8 @@ def test_changing_only_the_batch_changes_nothing() -> None:
 class LeftToRight(nn.Module):
     """A network with a direction, as a scan has one."""
 
+    spec = by_position(2)
+
     def forward(self, x: Tensor) -> Tensor:
         return x + 0.1 * torch.cumsum(x, dim=3) / x.shape[3]
 
@@ -146,7 +151,7 @@ class LeftToRight(nn.Module):
 def test_the_spread_of_the_eight_views_is_what_they_differ_by() -> None:
     image = smooth_picture(2, 40, 48)
     settings = RestoreOptions(sensor=PICTURE, tile=64, overlap=16, confidence=True)
-    same = restore_array(image, Counting(0.5), options=settings)
+    same = restore_array(image, Counting(0.5, bands=2), options=settings)
     assert same.spread is not None
     assert same.spread.max() < 1e-6
     out = restore_array(image, LeftToRight(), options=settings)
@@ -164,11 +169,13 @@ def test_the_spread_of_the_eight_views_is_what_they_differ_by() -> None:
 
 def test_low_precision_changes_only_what_the_network_changes() -> None:
     image = noise("uint16", (3, 50, 50))
-    out = restore_array(image, Same(), options=options("uint16", dtype="bfloat16"))
+    out = restore_array(image, Same(len(image)), options=options("uint16", dtype="bfloat16"))
     assert same_bits(out.image, image)
 
 
 class Broken(nn.Module):
+    spec = by_position(3)
+
     def forward(self, x: Tensor) -> Tensor:
         return x / 0
 
@@ -176,7 +183,8 @@ class Broken(nn.Module):
 @pytest.mark.parametrize(
     ("image", "changes", "error", "text"),
     [
-        (np.zeros((3, 4), np.uint8), {}, ShapeError, "(C, H, W)"),
+        (np.zeros((3, 4), np.uint8), {}, ShapeError, "bands, rows and columns"),
+        (np.zeros((4, 9, 9), np.uint8), {}, ShapeError, "4 bands and the network takes 3 (band 1 band 2 band 3)"),
         (np.zeros((3, 0, 4), np.uint8), {}, ShapeError, "at least one pixel"),
         (np.zeros((3, 9, 9), np.uint16), {}, SceneError, "sensor"),
         (np.zeros((3, 9, 9), np.uint16), {"sensor": "rgb8"}, SceneError, "0..255 in uint8"),
@@ -256,8 +264,9 @@ def test_tile_borders_do_not_show_on_a_smooth_scene_and_where_tiles_start_matter
 
 @pytest.mark.slow
 def test_tile_borders_of_trained_weights_do_not_show_on_a_smooth_scene(shared: Path, tmp_path: Path) -> None:
-    convert_official(shared / "weights" / "rice2-dim24-629steps.safetensors", tmp_path / "rice2.safetensors")
-    model = load_model(tmp_path / "rice2.safetensors")
+    source, target = shared / "weights" / "rice2-dim24-629steps.safetensors", tmp_path / "rice2.safetensors"
+    convert_official(source, target, spec=RICE2)
+    model = load_model(target)
     image = smooth_picture(3, 512, 576) * 0.6 + 0.1
     results = restore_from_origins(image, model, RestoreOptions(sensor=PICTURE), (0, 112))
     shift = np.abs(results[0] - results[1])

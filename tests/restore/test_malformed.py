@@ -11,6 +11,7 @@ import torch
 from malformed import make_malformed
 
 import attcr
+from attcr.spec import TRUE_COLOUR
 
 HERE = Path(__file__).parent
 
@@ -20,7 +21,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(0)
     config = attcr.ATTCRConfig(dim=8, blocks=(1,) * 5, heads=(2,) * 5, scales=((1,),) * 5)
     path = tmp_path_factory.mktemp("weights") / "tiny.safetensors"
-    attcr.save_model(attcr.ATTCR(config), path)
+    attcr.save_model(attcr.ATTCR(config), path, spec=TRUE_COLOUR)
     return path
 
 

@@ -19,6 +19,7 @@ from rio_cogeo.cogeo import cog_validate
 import attcr
 from attcr.errors import AttcrWarning, SceneError
 from attcr.restore import Progress, RestoreOptions, join_blocks, plan_scene, restore_block, restore_scene
+from attcr.spec import SEN12MSCR, SEN12MSCR_OPTICAL, TRUE_COLOUR
 from fake_scenes import SENSORS, UTM, Counting, Same, Smooth, make, noise, read, same_bits, smooth_picture
 
 
@@ -115,14 +116,6 @@ def mask_band(file: Any) -> None:
     file.write_mask(mask)
 
 
-def alpha(file: Any) -> None:
-    file.colorinterp = [ColorInterp.red, ColorInterp.green, ColorInterp.blue, ColorInterp.alpha]
-
-
-def colour_table(file: Any) -> None:
-    file.write_colormap(1, {0: (1, 2, 3, 255), 7: (9, 8, 7, 255)})
-
-
 @pytest.mark.parametrize(
     ("count", "after", "profile"),
     [
@@ -132,8 +125,7 @@ def colour_table(file: Any) -> None:
         pytest.param(3, gcps, {}, id="GCPs"),
         pytest.param(3, rpcs, {}, id="RPCs"),
         pytest.param(3, mask_band, {}, id="mask band"),
-        pytest.param(4, alpha, {"photometric": "RGB"}, id="alpha"),
-        pytest.param(1, colour_table, {}, id="colour table"),
+        pytest.param(4, None, {"photometric": "RGB", "alpha": "YES"}, id="alpha"),
         pytest.param(13, None, {**UTM, "nodata": 9}, id="13 bands"),
     ],
 )
@@ -142,10 +134,17 @@ def test_a_raster_keeps_what_it_had(
 ) -> None:
     values = noise("uint8", (count, 60, 70))
     source = make(tmp_path / "in.tif", values, after, **profile)
-    restore_scene(source, tmp_path / "out.tif", Same(), options=options())
+    restore_scene(source, tmp_path / "out.tif", Same(3 if "alpha" in profile else count), options=options())
     assert same_bits(read(tmp_path / "out.tif"), values)
     assert described(tmp_path / "out.tif") == described(source)
     assert cog_validate(tmp_path / "out.tif", quiet=True)[0]
+
+
+def test_a_colour_table_is_refused_for_its_numbers_are_no_colours(tmp_path: Path) -> None:
+    table = {0: (1, 2, 3, 255), 7: (9, 8, 7, 255)}
+    source = make(tmp_path / "in.tif", noise("uint8", (1, 60, 70)), lambda file: file.write_colormap(1, table))
+    with pytest.raises(SceneError, match="-expand rgb"):
+        restore_scene(source, tmp_path / "out.tif", Same(1), options=options())
 
 
 def test_nodata_of_each_band_is_kept_and_moves_with_the_file(tmp_path: Path) -> None:
@@ -362,23 +361,11 @@ def bands_of_a_safe_folder(folder: Path) -> np.ndarray:
     return fine
 
 
-class RGBConfig:
-    """What the weights of an RGB network say."""
-
-    in_channels = out_channels = 3
-    residual = (0, 1, 2)
-
-
-def rgb(model: Any) -> Any:
-    model.config = RGBConfig()
-    return model
-
-
 def test_a_safe_folder_goes_in_with_its_bands_offset_and_mask(tmp_path: Path) -> None:
     values = bands_of_a_safe_folder(tmp_path)
     folder = next(tmp_path.glob("*.SAFE"))
     settings = RestoreOptions(mask="scl", dilate=0, feather=0)
-    restore_scene(folder, tmp_path / "out.tif", rgb(Counting(0.5)), options=settings)
+    restore_scene(folder, tmp_path / "out.tif", Counting(0.5, spec=TRUE_COLOUR), options=settings)
     with rasterio.open(tmp_path / "out.tif") as out:
         assert out.descriptions == ("B04", "B03", "B02")
         assert out.crs == CRS.from_epsg(32633)
@@ -397,7 +384,7 @@ def test_a_list_of_band_files_and_a_stac_item_give_the_same(tmp_path: Path) -> N
     bands_of_a_safe_folder(tmp_path)
     files = sorted(next(tmp_path.glob("*.SAFE")).rglob("*_10m.jp2"))
     settings = RestoreOptions(sensor="s2-l2a-n0400")
-    restore_scene(files, tmp_path / "files.tif", rgb(Counting(0.5)), options=settings)
+    restore_scene(files, tmp_path / "files.tif", Counting(0.5, spec=TRUE_COLOUR), options=settings)
     item = {
         "type": "Feature", "stac_version": "1.0.0", "id": "S2A_33UXQ_20220501_0_L2A", "geometry": None,
         "properties": {"datetime": "2022-05-01T10:00:21Z", "s2:processing_baseline": "04.00",
@@ -409,7 +396,7 @@ def test_a_list_of_band_files_and_a_stac_item_give_the_same(tmp_path: Path) -> N
         },
     }  # fmt: skip
     (tmp_path / "item.json").write_text(json.dumps(item))
-    restore_scene(tmp_path / "item.json", tmp_path / "item_out.tif", rgb(Counting(0.5)))
+    restore_scene(tmp_path / "item.json", tmp_path / "item_out.tif", Counting(0.5, spec=TRUE_COLOUR))
     assert np.array_equal(read(tmp_path / "files.tif"), read(tmp_path / "item_out.tif"))
     written = json.loads((tmp_path / "item_out.json").read_text())
     assert written["properties"]["attcr:sensor"] == "s2-l2a-n0400"
@@ -432,7 +419,7 @@ def l2a(shared_data: Path) -> Path:
 
 def test_the_real_l2a_band_files_go_through_with_their_scl(l2a: Path, tmp_path: Path) -> None:
     settings = RestoreOptions(sensor="s2-l2a", mask="scl")
-    result = restore_scene(l2a, tmp_path / "out.tif", rgb(Counting(0.8)), options=settings)
+    result = restore_scene(l2a, tmp_path / "out.tif", Counting(0.8, spec=TRUE_COLOUR), options=settings)
     before = np.stack([read(next(l2a.glob(f"*_{band}_60m.jp2")))[0] for band in ("B04", "B03", "B02")])
     after = read(tmp_path / "out.tif")
     quality = read(result.quality)[0]
@@ -447,24 +434,16 @@ def test_the_real_l2a_band_files_go_through_with_their_scl(l2a: Path, tmp_path: 
         assert (out.crs, out.transform, out.shape) == (came.crs, came.transform, came.shape)
     assert cog_validate(tmp_path / "out.tif", quiet=True)[0]
     with pytest.raises(SceneError, match="--sensor"):
-        restore_scene(l2a, tmp_path / "other.tif", rgb(Same()))
-
-
-class OpticalConfig:
-    """What the weights of a network for the 13 bands alone say."""
-
-    in_channels = out_channels = 13
-    residual = tuple(range(13))
+        restore_scene(l2a, tmp_path / "other.tif", Same(spec=TRUE_COLOUR))
 
 
 def test_the_real_l1c_mosaic_needs_radar_or_weights_without(shared_data: Path, tmp_path: Path) -> None:
     source = shared_data / "scenes" / "s2_l1c_roi136" / "cloudy.tif"
     settings = RestoreOptions(sensor="s2-l1c")
-    with_radar = attcr.ATTCR(attcr.ATTCRConfig.preset("sen12mscr"))
+    with_radar = Same(spec=SEN12MSCR)
     with pytest.raises(SceneError, match="--sar FILE"):
         restore_scene(source, tmp_path / "out.tif", with_radar, options=settings)
-    model: Any = Counting(0.9)
-    model.config = OpticalConfig()
+    model = Counting(0.9, spec=SEN12MSCR_OPTICAL)
     result = restore_scene(source, tmp_path / "out.tif", model, options=settings)
     before, after = read(source), read(tmp_path / "out.tif")
     empty = (before == 0).all(axis=0)
@@ -472,7 +451,7 @@ def test_the_real_l1c_mosaic_needs_radar_or_weights_without(shared_data: Path, t
     assert result.pixels["no data"] == int(empty.sum())
     wanted = np.clip(before[:, ~empty].astype(float), 0, 10000) * 0.9
     assert np.abs(after[:, ~empty] - wanted).max() <= 0.51
-    with pytest.raises(SceneError, match="no cirrus band B10"):
+    with pytest.raises(SceneError, match="is s2-l2a and the weights take s2-l1c"):
         restore_scene(source, tmp_path / "o.tif", model, options=RestoreOptions(sensor="s2-l2a"))
 
 
@@ -481,7 +460,9 @@ def test_a_13_band_network_of_ours_takes_the_real_mosaic(shared_data: Path, tmp_
     config = attcr.ATTCRConfig(in_channels=13, out_channels=13, residual=tuple(range(13)), **plain)  # type: ignore[arg-type]
     source = shared_data / "scenes" / "s2_l1c_roi136" / "cloudy.tif"
     settings = RestoreOptions(sensor="s2-l1c", tile=384, overlap=0)
-    result = restore_scene(source, tmp_path / "out.tif", attcr.ATTCR(config), options=settings)
+    model: Any = attcr.ATTCR(config)
+    model.spec = SEN12MSCR_OPTICAL
+    result = restore_scene(source, tmp_path / "out.tif", model, options=settings)
     assert result.tiles_run == 2
     assert cog_validate(tmp_path / "out.tif", quiet=True)[0]
 
@@ -494,8 +475,7 @@ class AddRadar(Counting):
 def test_radar_reaches_the_network_on_the_scenes_grid(shared_data: Path, tmp_path: Path) -> None:
     name = "ROIs1970_fall_139_p839.tif"
     source = shared_data / "sen12mscr" / "s2_cloudy" / name
-    model: Any = AddRadar()
-    model.config = attcr.ATTCRConfig.preset("sen12mscr")
+    model = AddRadar(spec=SEN12MSCR)
     radar = shared_data / "sen12mscr" / "s1" / name
     settings = RestoreOptions(sensor="s2-l1c", sar=str(radar))
     restore_scene(source, tmp_path / "out.tif", model, options=settings)

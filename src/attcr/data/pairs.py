@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from attcr.errors import DataError, DataNotFoundError, MissingExtraError, ShapeError
-from attcr.sensors import PICTURE_RANGE, Sensor
+from attcr.sensors import Sensor
 
 Array = NDArray[Any]
 Transform = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -23,7 +23,7 @@ Transform = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 RASTERS = (".tif", ".tiff")
 
-EIGHT_BIT = Sensor("8-bit", (), 1 / 255, 0.0, PICTURE_RANGE)
+EIGHT_BIT = Sensor("8-bit", (), 1 / 255, 0.0, picture=True)
 """Pictures of any band count: 0..255 are the model's 0..1."""
 
 

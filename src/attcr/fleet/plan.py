@@ -19,10 +19,9 @@ from attcr.errors import ManifestError, MissingExtraError
 from attcr.fleet.manifest import Work, default_id, guarded, list_bucket, work_of_href, work_of_item, write_manifest
 from attcr.fleet.store import split_url
 from attcr.fleet.unit import measure
+from attcr.predict import open_predictor
 from attcr.restore import RestoreOptions
-from attcr.restore.array import Network
 from attcr.scenes.io import BAND_IN_NAME, SUFFIXES
-from attcr.weights import load_model
 
 SAMPLE = 8
 """Scenes that are opened to tell how large the others are, where the source does not say."""
@@ -112,11 +111,12 @@ def write_plan(works: Iterator[Work], path: Path) -> Plan:
 
 def measure_rate(weights: str | Path, options: RestoreOptions) -> float:
     """Give the megapixels a second that these weights restore here, from one tile, reading and writing aside."""
-    network = Network(load_model(weights), options)
-    tile = np.zeros((1, network.inputs, options.tile, options.tile), np.float32)
-    network.changes(tile)  # the first one also warms up
+    predictor = open_predictor(weights, device=options.device, dtype=options.dtype)
+    tile = np.zeros((1, len(predictor.spec.slots), options.tile, options.tile), np.float32)
+    predictor(tile)  # the first one also warms up
     began = time.perf_counter()
-    network.changes(tile)
+    for _ in range(8 if options.confidence else 1):
+        predictor(tile)
     return (options.tile - options.overlap) ** 2 / 1e6 / (time.perf_counter() - began)
 
 

@@ -1,17 +1,40 @@
-"""Restore arrays and whole scenes; the only room that knows both torch and geography."""
+"""Restore arrays and whole scenes; the only room that knows both networks, as predictors, and geography."""
 
-from attcr.restore.array import RestoredArray, RestoreOptions, restore_array
-from attcr.restore.scene import (
-    Progress,
-    RestoreResult,
-    ScenePlan,
-    join_blocks,
-    plan_scene,
-    restore_block,
-    restore_scene,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attcr.restore.array import RestoredArray as RestoredArray
+    from attcr.restore.array import restore_array as restore_array
+    from attcr.restore.blocks import join_blocks as join_blocks
+    from attcr.restore.blocks import restore_block as restore_block
+    from attcr.restore.fit import Fit as Fit
+    from attcr.restore.fit import which_weights as which_weights
+    from attcr.restore.options import RestoreOptions as RestoreOptions
+    from attcr.restore.scene import Progress as Progress
+    from attcr.restore.scene import RestoreResult as RestoreResult
+    from attcr.restore.scene import ScenePlan as ScenePlan
+    from attcr.restore.scene import plan_scene as plan_scene
+    from attcr.restore.scene import restore_scene as restore_scene
+
+# Imported on first use: arrays are restored without rasterio.
+_PUBLIC = {
+    "Fit": "fit",
+    "Progress": "scene",
+    "RestoreOptions": "options",
+    "RestoreResult": "scene",
+    "RestoredArray": "array",
+    "ScenePlan": "scene",
+    "join_blocks": "blocks",
+    "plan_scene": "scene",
+    "restore_array": "array",
+    "restore_block": "blocks",
+    "restore_scene": "scene",
+    "which_weights": "fit",
+}
 
 __all__ = [
+    "Fit",
     "Progress",
     "RestoreOptions",
     "RestoreResult",
@@ -22,4 +45,12 @@ __all__ = [
     "restore_array",
     "restore_block",
     "restore_scene",
+    "which_weights",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for."""
+    if name in _PUBLIC:
+        return getattr(import_module(f"attcr.restore.{_PUBLIC[name]}"), name)
+    raise AttributeError(f"module 'attcr.restore' has no attribute {name!r}")

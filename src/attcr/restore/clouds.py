@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from attcr.addresses import is_local
 from attcr.errors import SceneError
-from attcr.restore.array import RestoreOptions, named_sensor
+from attcr.products import find_bands, recognise
+from attcr.restore.options import RestoreOptions
 from attcr.scenes import write
 from attcr.scenes.io import AlignedRaster, Band, Scene, open_scene
 from attcr.scenes.masks import (
@@ -24,7 +25,7 @@ from attcr.scenes.masks import (
     classes_of_raster,
     classes_of_scl,
 )
-from attcr.sensors import RGB, SENSORS, Sensor, find_bands, model_range, recognise
+from attcr.sensors import PICTURE_RANGE, RGB, RGB_RANGE, SENSORS, Sensor
 
 Array = NDArray[Any]
 
@@ -115,8 +116,7 @@ def _detector(scene: Scene, sensor: Sensor, name: str) -> tuple[Callable[[Array]
         at = find_bands(sensor, names, RGB) or (list(range(3)) if len(names) == 3 else None)
         if at is None:
             raise SceneError(f"--mask auto looks at red, green and blue, which {scene.source} has not.")
-        picture = model_range(sensor, 3)
-        three = replace(picture, bands=(), common=())
+        three = sensor.into(PICTURE_RANGE if sensor.picture else RGB_RANGE).unnamed()
         return lambda values: classes_of_brightness(three.to_model(values)), scene.select(at)
     if name == "s2cloudless":
         from attcr.scenes import s2cloudless
@@ -148,7 +148,7 @@ def _detector(scene: Scene, sensor: Sensor, name: str) -> tuple[Callable[[Array]
 def sensor_of(scene: Scene, options: RestoreOptions) -> Sensor:
     """Give the scene's product: the one named, else the one its metadata tells, else refuse."""
     scales, offsets = [band.scale for band in scene.bands], [band.offset for band in scene.bands]
-    sensor = named_sensor(options.sensor) or recognise(scene.hints, scene.dtype, scales, offsets)
+    sensor = options.named_sensor() or recognise(scene.hints, scene.dtype, scales, offsets)
     if sensor is None:
         raise SceneError(
             f"{scene.source} holds {scene.dtype} values and nothing says of which product: name it with "

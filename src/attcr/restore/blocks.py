@@ -1,0 +1,99 @@
+"""Blocks: whole rows of tiles of a scene, restored by several workers and put together to the same bytes."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import groupby, islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import numpy as np
+
+from attcr.predict import Predictor
+from attcr.restore.clouds import find_clouds
+from attcr.restore.options import RestoreOptions
+from attcr.restore.prepare import Source, check_target, prepare
+from attcr.restore.publish import Preview
+from attcr.restore.resume import held, take_up
+from attcr.restore.scene import FinishedRows, RestoreResult, finished_rows, working_folder, write_scene
+from attcr.restore.walk import Array
+from attcr.scenes.io import gdal
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def restore_block(
+    source: Source,
+    part: Path,
+    model: nn.Module | str | Path | Predictor,
+    *,
+    block: tuple[int, int],
+    options: RestoreOptions | None = None,
+) -> None:
+    """Restore block i of n of a scene, whole rows of tiles, into a file that `join_blocks` takes.
+
+    Tiles that reach into a block from above are run for it too, so that its rows have the bits of a whole run.
+    """
+    options = options or RestoreOptions()
+    index, count = block
+    folder = working_folder(part)
+    with gdal(), prepare(source, model, options) as job:
+        rows = job.grid.rows
+        first, last = (len(rows) * i // count for i in (index, index + 1))
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        try:
+            preview = Preview(folder / "preview.tif", job.scene, job.slots)
+            with ZipFile(part, "w", ZIP_DEFLATED, compresslevel=1) as file:
+                if first < last:
+                    walk = job.walk(find_clouds(job.whole, options, folder, on_rows=lambda _: None), None)
+                    for strip in islice(walk.strips(rows[first]), last - first):
+                        _save_rows(file, finished_rows(job.scene, preview, strip))
+        finally:
+            shutil.rmtree(folder)
+
+
+def join_blocks(
+    source: Source,
+    parts: Iterable[Path],
+    target: str | Path,
+    model: nn.Module | str | Path | Predictor,
+    *,
+    options: RestoreOptions | None = None,
+) -> RestoreResult:
+    """Put the blocks of a scene together, in order, and write what `restore_scene` would have, to the byte."""
+    options = options or RestoreOptions()
+    target = Path(target)
+    began = time.perf_counter()
+    with gdal(), prepare(source, model, options) as job:
+        check_target(job, target)
+        folder = working_folder(target)
+        with held(folder, target):
+            try:
+                rows = (one for part in parts for one in _load_rows(part))
+                result = write_scene(job, target, take_up(folder, job.fingerprint(), False), None, rows)
+            finally:
+                shutil.rmtree(folder)
+    return replace(result, seconds=time.perf_counter() - began)
+
+
+def _save_rows(file: ZipFile, rows: FinishedRows) -> None:
+    for name, array in {**rows.layers, "preview": rows.preview, "pixels": rows.pixels}.items():
+        with file.open(f"{rows.top}/{name}", "w", force_zip64=True) as member:
+            np.lib.format.write_array(member, array, allow_pickle=False)
+
+
+def _load_rows(part: Path) -> Iterator[FinishedRows]:
+    with ZipFile(part) as file:
+        for top, names in groupby(file.namelist(), key=lambda name: name.partition("/")[0]):
+            arrays: dict[str, Array] = {}
+            for name in names:
+                with file.open(name) as member:
+                    arrays[name.partition("/")[2]] = np.lib.format.read_array(member, allow_pickle=False)
+            preview, pixels = arrays.pop("preview"), arrays.pop("pixels")
+            yield FinishedRows(int(top), arrays, preview, pixels)

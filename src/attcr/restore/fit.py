@@ -1,0 +1,77 @@
+"""Which weights fit a scene, and why the others do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from attcr.errors import SceneError
+from attcr.products import band_names, recognise
+from attcr.restore.options import RestoreOptions
+from attcr.scenes.io import Scene, gdal, open_scene
+from attcr.sensors import REFLECTANCE, SENSORS, Sensor
+from attcr.spec import InputSpec
+from attcr.weights import published
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Whether weights fit a scene."""
+
+    weights: str
+    """Their published name."""
+    fits: bool
+    reason: str
+    """What they would do to it, or why they cannot be used."""
+
+
+def which_weights(source: str | Path | Sequence[str | Path], *, sensor: str | None = None) -> list[Fit]:
+    """Say for each of the published weights whether it fits a scene and why, those that fit first."""
+    named = RestoreOptions(sensor=sensor).named_sensor()
+    with gdal(), open_scene(source) as scene:
+        scales, offsets = [band.scale for band in scene.bands], [band.offset for band in scene.bands]
+        product = named or recognise(scene.hints, scene.dtype, scales, offsets)
+        fits = [_fit(name, entry.spec, scene, product) for name, entry in published().items()]
+    return sorted(fits, key=lambda fit: not fit.fits)
+
+
+def fitting(product: Sensor, names: Sequence[str]) -> list[str]:
+    """Name the published weights that fit a scene of this product with these bands."""
+    return [name for name, entry in published().items() if _misfit(entry.spec, product, names) is None]
+
+
+def _misfit(spec: InputSpec, product: Sensor, names: Sequence[str]) -> str | None:
+    try:
+        spec.match(product, names)
+    except SceneError as error:
+        return str(error)
+    return None
+
+
+def _fit(weights: str, spec: InputSpec, scene: Scene, product: Sensor | None) -> Fit:
+    names = [band.name for band in scene.bands]
+    seen = product or REFLECTANCE  # where the product is not known, the bands' names may still tell
+    misfit = _misfit(spec, seen, names)
+    if misfit:
+        return Fit(weights, False, misfit)
+    told = band_names(seen, names)
+    places = zip(spec.bands, spec.match(seen, names), strict=True)
+    bands = [f"{slot.name} ({told[at] or at + 1})" for slot, at in places if at is not None]
+    reason = f"removes {' and '.join(spec.removes)} cloud from {', '.join(bands)}."
+    if product is None:
+        choices = ", ".join(name for name in SENSORS if name.startswith(("s2", "landsat")))
+        reason += f" Nothing says of which product the {scene.dtype} values are: name it with --sensor ({choices})."
+    metres = _metres(scene)
+    if metres and not spec.gsd[0] / 1.5 <= metres <= spec.gsd[1] * 1.5:
+        trained = "-".join(f"{distance:g}" for distance in dict.fromkeys(spec.gsd))
+        reason += f" It was trained on pixels of {trained} m; these have {metres:g} m."
+    return Fit(weights, True, reason)
+
+
+def _metres(scene: Scene) -> float | None:
+    """Give the size of a pixel where the scene's CRS counts in metres."""
+    crs = scene.profile.crs
+    if crs is None or not crs.is_projected or crs.linear_units not in ("metre", "meter", "m"):
+        return None
+    return float(abs(scene.profile.transform.a)) or None

@@ -1,0 +1,79 @@
+"""How to restore: one object of options, with a digest of those that decide the result."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+from attcr.addresses import redact
+from attcr.errors import ConfigError
+from attcr.scenes.tiles import grid
+from attcr.sensors import SENSORS, Sensor
+
+DEFAULTS = 1
+"""Counts changes of the defaults below: the digest names only what differs from them."""
+
+
+@dataclass(frozen=True)
+class RestoreOptions:
+    """How to restore a scene. Two scenes restored with equal options were treated alike."""
+
+    tile: int = 256
+    """Pixels along a tile; the weights were trained on about this many."""
+    overlap: int = 32
+    """Pixels that neighbouring tiles share and are blended over."""
+    batch: int = 1
+    """Tiles that go through the network at once."""
+    device: str = "cpu"
+    """Where the network runs, as torch names it."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """What the network computes in."""
+    sensor: str | Sensor | None = None
+    """The product, where the scene's metadata does not tell."""
+    bands: tuple[str, ...] | None = None
+    """Bands to give the network, by name or number from 1, in the order it takes them."""
+    mask: str = "none"
+    """Where clouds are: none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], or a raster."""
+    dilate: int = 8
+    """Pixels around a cloud that are restored too."""
+    feather: int = 8
+    """Pixels beyond those over which restored fades into original."""
+    sar: str | None = None
+    """Radar raster (VV, VH in dB) for weights that take it."""
+    nodata: float | None = None
+    """The value that means no data, where the file does not declare it."""
+    confidence: bool = False
+    """Run all eight flips and turns of each tile and write how much they differ."""
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise ConfigError(f"batch is {self.batch} and must be at least 1.")
+        if self.dilate < 0 or self.feather < 0:
+            raise ConfigError(f"dilate ({self.dilate}) and feather ({self.feather}) must not be negative.")
+        if self.dtype not in ("float32", "bfloat16", "float16"):
+            raise ConfigError(f"dtype is {self.dtype!r}; expected float32, bfloat16 or float16.")
+        if isinstance(self.sensor, str) and self.sensor not in SENSORS:
+            raise ConfigError(f"There is no sensor {self.sensor!r}; --sensor is one of {', '.join(SENSORS)}.")
+        grid(1, 1, tile=self.tile, overlap=self.overlap)
+
+    def describe(self) -> dict[str, Any]:
+        """Give the options that decide the result, as plain values: device and batch do not."""
+        told = asdict(self)
+        told["sar"] = redact(self.sar) if self.sar else None
+        told["mask"] = redact(self.mask)
+        return {key: value for key, value in told.items() if key not in ("device", "batch")}
+
+    def digest(self) -> str:
+        """Give a sha256 of the options that decide the result and are not at their default.
+
+        An option that is added later changes no digest of those who do not use it.
+        """
+        default = {field.name: field.default for field in fields(self)}
+        told = {key: value for key, value in self.describe().items() if value != default[key]}
+        return hashlib.sha256(json.dumps({"defaults": DEFAULTS, **told}, sort_keys=True).encode()).hexdigest()
+
+    def named_sensor(self) -> Sensor | None:
+        """Give the sensor that the options name, or hold."""
+        return SENSORS[self.sensor] if isinstance(self.sensor, str) else self.sensor

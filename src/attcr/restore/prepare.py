@@ -1,0 +1,201 @@
+"""A scene that fits its weights, opened and checked: what a restore, a plan or a block begins with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import attcr
+from attcr.addresses import is_local, redact
+from attcr.errors import AttcrWarning, SceneError
+from attcr.predict import Predictor, open_predictor
+from attcr.restore.clouds import sensor_of
+from attcr.restore.fit import fitting
+from attcr.restore.options import RestoreOptions
+from attcr.restore.walk import Walk
+from attcr.scenes import write
+from attcr.scenes.io import AlignedRaster, Scene, open_scene
+from attcr.scenes.masks import CloudMap
+from attcr.scenes.tiles import Grid, grid
+from attcr.sensors import Sensor, check_values
+
+if TYPE_CHECKING:
+    from torch import nn
+
+MEMORY_LIMIT = 4 << 30
+"""Bytes that one strip of rows may take; a scene that needs more is refused."""
+
+Source = str | Path | Sequence[str | Path]
+"""Anything that `open_scene` takes."""
+
+
+@dataclass
+class Prepared:
+    """A scene that fits its weights."""
+
+    whole: Scene
+    """With all its bands, for the detectors."""
+    scene: Scene
+    """With the bands that the network takes, in its order."""
+    slots: tuple[str, ...]
+    """The slots that these bands go into."""
+    sensor: Sensor
+    predictor: Predictor
+    radar: AlignedRaster | None
+    grid: Grid
+    options: RestoreOptions
+
+    def __enter__(self) -> Prepared:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.whole.close()
+        if self.radar:
+            self.radar.close()
+
+    @property
+    def memory(self) -> int:
+        """Bytes of one strip: changes, values, what is valid, and what one band's arithmetic takes."""
+        pixels = self.grid.tile_height * self.grid.width
+        each = 4 + 2 * self.scene.dtype.itemsize + 1
+        planes = self.options.batch * len(self.predictor.spec.slots)
+        tile = self.grid.tile_height * self.grid.tile_width * planes * 4
+        return pixels * (len(self.scene.bands) * each + 64) + 4 * tile
+
+    @property
+    def disk(self) -> int:
+        """Bytes of the working files and the finished one."""
+        bands = len(self.scene.bands) + bool(self.scene.alpha)
+        spread = 4 if self.options.confidence else 0
+        each = 7 * bands * self.scene.dtype.itemsize // 3 + 3 + spread  # a working raster, its overviews, the COG
+        return self.scene.height * self.scene.width * each
+
+    def fingerprint(self) -> str:
+        """Give a sha256 of all that decides the result."""
+        told = {
+            "attcr": attcr.__version__,
+            "input": self.scene.identity,
+            "bands": [(band.name, redact(band.href), band.index) for band in self.scene.bands],
+            "slots": self.slots,
+            "sensor": repr(self.sensor),
+            "options": self.options.digest(),
+            "predictor": dict(self.predictor.identity),
+        }
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+    def walk(self, clouds: CloudMap | None, on_tiles: Callable[[int], None] | None) -> Walk:
+        """Give the walk of the scene's pixels."""
+        return Walk(
+            rows=self.scene,
+            predictor=self.predictor,
+            sensor=self.sensor,
+            grid=self.grid,
+            clouds=clouds,
+            nodata=[band.nodata for band in self.scene.bands],
+            options=self.options,
+            slots=self.slots,
+            radar=self.radar,
+            on_tiles=on_tiles,
+        )
+
+
+def prepare(source: Source, model: nn.Module | str | Path | Predictor, options: RestoreOptions) -> Prepared:
+    """Open a scene and refuse it, saying why and what to do, unless it fits the weights."""
+    whole = open_scene(source)
+    try:
+        if options.nodata is not None:
+            whole = whole.with_nodata(options.nodata)
+        predictor = open_predictor(model, device=options.device, dtype=options.dtype)
+        if any(band.colormap for band in whole.bands):
+            raise SceneError(
+                f"{whole.source} holds indices into a colour table, not colours: expand it with "
+                "gdal_translate -expand rgb."
+            )
+        product = sensor_of(whole, options)
+        scene, slots = _matched(whole, product, predictor, options)
+        tiles = grid(scene.height, scene.width, tile=options.tile, overlap=options.overlap)
+        radar = _open_radar(scene, predictor, options)
+        sensor = predictor.spec.fit(product, [slot for slot in predictor.spec.bands if slot.name in slots])
+        prepared = Prepared(whole, scene, slots, sensor, predictor, radar, tiles, options)
+        limit = min(MEMORY_LIMIT, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
+        if prepared.memory > limit:
+            raise SceneError(
+                f"One strip of {scene.source} ({scene.width} pixels wide, {len(scene.bands)} bands) takes "
+                f"{prepared.memory / 2**30:.1f} GiB and {limit / 2**30:.1f} GiB are allowed: use a smaller --tile."
+            )
+        _check_values(scene, product)
+    except BaseException:
+        whole.close()
+        raise
+    return prepared
+
+
+def _matched(
+    whole: Scene, product: Sensor, predictor: Predictor, options: RestoreOptions
+) -> tuple[Scene, tuple[str, ...]]:
+    """Give the scene with the bands that the network takes, and the slots that they go into."""
+    names = [band.name for band in whole.bands]
+    try:
+        places = predictor.spec.match(product, names, options.bands)
+    except SceneError as error:
+        others = fitting(product, names) if options.bands is None else []
+        hint = f" Published weights that fit this scene: {', '.join(others)}." if others else ""
+        raise SceneError(f"{error}{hint}") from error
+    taken = [(slot.name, at) for slot, at in zip(predictor.spec.bands, places, strict=True) if at is not None]
+    return whole.select([at for _, at in taken]), tuple(name for name, _ in taken)
+
+
+def _open_radar(scene: Scene, predictor: Predictor, options: RestoreOptions) -> AlignedRaster | None:
+    wanted = predictor.spec.of_kind("sar")
+    if not wanted:
+        if options.sar:
+            warnings.warn("These weights take no radar: --sar has no effect.", AttcrWarning, stacklevel=5)
+        return None
+    names = " ".join(slot.name.partition(":")[2].upper() for slot in wanted)
+    if options.sar is None:
+        if all(slot.optional for slot in wanted):
+            return None
+        raise SceneError(
+            f"These weights take radar ({names} in dB) beside the optical bands and none came: give it with --sar "
+            "FILE, or use weights without radar."
+        )
+    radar = AlignedRaster(options.sar, scene.profile)
+    if radar.count != len(wanted):
+        radar.close()
+        raise SceneError(f"{redact(options.sar)} has {radar.count} bands and the weights take {len(wanted)} ({names}).")
+    return radar
+
+
+def _check_values(scene: Scene, sensor: Sensor) -> None:
+    """Look at a few strips of the scene for values that cannot be what the sensor says."""
+    height = min(64, scene.height)
+    tops = sorted({0, (scene.height - height) // 2, scene.height - height})
+    strips = [scene.read(top, top + height) for top in tops]
+    seen = [scene.valid(strip, top, blank=sensor.nodata) for strip, top in zip(strips, tops, strict=True)]
+    check_values(sensor, np.concatenate(strips, axis=1), np.concatenate(seen, axis=1))
+
+
+def check_target(job: Prepared, target: Path) -> None:
+    """Refuse a target that cannot be written, or that is the scene itself."""
+    if not is_local(str(target)):
+        raise SceneError(f"{redact(str(target))} is not a local file: write to disk and copy it up.")
+    count = len(job.scene.bands) + bool(job.scene.alpha)
+    write.check_target(target, job.scene.profile.dtype, count)
+    write.check_space(target.parent, job.disk)
+    if any(is_local(band.href) and Path(band.href).resolve() == target.resolve() for band in job.whole.bands):
+        raise SceneError(f"{target} is the scene itself: write to another file.")
+    if target.suffix.lower() in (".jpg", ".jpeg"):
+        warnings.warn(
+            f"{target.name} is JPEG, which changes every pixel a little: write .tif or .png to keep clear "
+            "pixels as they came.",
+            AttcrWarning,
+            stacklevel=4,
+        )

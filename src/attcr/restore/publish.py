@@ -1,0 +1,147 @@
+"""What is written beside a restored scene: quality, spread, a preview, and last the STAC item that tells of all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from rasterio.enums import ColorInterp
+
+import attcr
+from attcr.files import write_whole
+from attcr.restore.prepare import Prepared
+from attcr.restore.resume import State
+from attcr.restore.walk import NODATA, QUALITY_COLOURS, QUALITY_NAMES, Array
+from attcr.scenes import write
+from attcr.scenes.io import Band, Profile, Scene, open_scene
+from attcr.sensors import RGB
+
+Layers = dict[str, tuple[Profile, list[Band]]]
+"""The rasters of a result: name to how they are described."""
+
+
+def layers_of(job: Prepared) -> Layers:
+    """Describe the restored raster and those that go beside it."""
+    scene = job.scene
+    return {"restored": (scene.profile, [*scene.bands, *([scene.alpha] if scene.alpha else [])]), **_side_layers(job)}
+
+
+def _side_layers(job: Prepared) -> Layers:
+    """Describe the rasters that go beside the restored one."""
+    plain = replace(job.scene.profile, tags={}, has_mask=False)
+    classes = {f"CLASS_{value}": name for value, name in enumerate(QUALITY_NAMES)}
+    quality = Band(
+        "quality",
+        "",
+        1,
+        nodata=NODATA,
+        description="quality",
+        colour=ColorInterp.palette,
+        colormap=QUALITY_COLOURS,
+        tags=classes,
+    )
+    layers = {"quality": (replace(plain, dtype="uint8"), [quality])}
+    if job.options.confidence:
+        spread = Band("spread", "", 1, nodata=float("nan"), description="spread of eight views")
+        layers["spread"] = (replace(plain, dtype="float32"), [replace(spread, colour=ColorInterp.gray)])
+    return layers
+
+
+def publish(
+    job: Prepared,
+    target: Path,
+    layers: Layers,
+    state: State,
+    preview: Preview,
+) -> dict[str, Path]:
+    """Give every file its name, the item last: where it is, all is there."""
+    from attcr.scenes.pystac import item_of
+
+    scene, folder = job.scene, state.folder
+    if scene.profile.has_mask:
+        for top in range(0, scene.height, 1024):
+            mask = scene.read_mask(top, min(top + 1024, scene.height))
+            if mask is not None:
+                write.write_mask_rows(folder / "restored.tif", top, mask)
+    files = {name: _beside(target, f"_{name}.tif") for name in layers}
+    files["restored"] = target
+    files["preview"] = _beside(target, "_preview.png")
+    files["item"] = _beside(target, ".json")
+    files["item"].unlink(missing_ok=True)
+    for name, (profile, bands) in layers.items():
+        write.publish(folder / f"{name}.tif", files[name], profile, bands)
+    write.write_png(files["preview"], preview.picture())
+    titles = {
+        "restored": "The scene without cloud",
+        "quality": "; ".join(f"{value} {name}" for value, name in enumerate(QUALITY_NAMES)),
+        "spread": "Standard deviation over eight flips and turns, as a part of the model's range",
+        "preview": "Before and after",
+    }
+    assets = {name: (path, titles[name]) for name, path in files.items() if name != "item"}
+    properties = {
+        "processing:software": {"attcr": attcr.__version__},
+        "attcr:weights_sha256": job.predictor.identity["weights_sha256"],
+        "attcr:predictor": dict(job.predictor.identity),
+        "attcr:sensor": job.sensor.name,
+        "attcr:options": job.options.describe(),
+        "attcr:options_sha256": job.options.digest(),
+        "attcr:input": [{"name": name, "bytes": size} for name, size, _ in scene.identity],
+        "attcr:fingerprint": state.fingerprint,
+        "attcr:pixels": dict(zip(QUALITY_NAMES, state.pixels, strict=True)),
+    }
+    write_whole(files["item"], item_of(scene, target, assets, properties))
+    return files
+
+
+def _beside(target: Path, ending: str) -> Path:
+    return target.with_name(target.stem + ending)
+
+
+def shown_bands(slots: Sequence[str]) -> list[int]:
+    """Say which bands a picture shows as red, green and blue: those, else the first three, else the first thrice."""
+    if set(RGB) <= set(slots):
+        return [list(slots).index(name) for name in RGB]
+    return [0, 1, 2] if len(slots) >= 3 else [0, 0, 0]
+
+
+class Preview:
+    """A small picture of before and after, gathered as rows come by: JPEG 2000 shrinks in minutes only."""
+
+    def __init__(self, path: Path, scene: Scene, slots: Sequence[str]) -> None:
+        self._bands = shown_bands(slots)
+        self._step = -(-max(scene.height, scene.width) // 768)
+        height, width = (-(-size // self._step) for size in (scene.height, scene.width))
+        self._path = path
+        self._profile = replace(
+            scene.profile, height=height, width=width, tags={}, gcps=([], None), rpcs=None, has_mask=False
+        )
+
+    def create(self) -> None:
+        """Make its working raster."""
+        write.create(self._path, self._profile, [Band("", "", i) for i in range(6)])
+
+    def rows(self, top: int, before: Array, after: Array) -> Array:
+        """Give what of these rows is in the picture, as (6, rows, W): before and after."""
+        first = -top % self._step
+        return np.concatenate([one[self._bands, first :: self._step, :: self._step] for one in (before, after)])
+
+    def add(self, top: int, rows: Array) -> None:
+        """Write what `rows` gave for the rows from `top` on."""
+        if rows.shape[1]:
+            write.write_rows(self._path, (top + -top % self._step) // self._step, rows)
+
+    def picture(self) -> NDArray[np.uint8]:
+        """Give (3, H, W): before at the left, after at the right, stretched alike."""
+        with open_scene(self._path) as small:
+            both = small.read(0, small.height).astype(np.float64)
+        before, after = both[:3], both[3:]
+        seen = after[:, np.isfinite(after).all(axis=0) & (after != 0).any(axis=0)]
+        low, high = np.percentile(seen, [1, 99]) if seen.size else (0.0, 1.0)
+        gap = np.full((3, both.shape[1], 4), high)
+        joined = np.concatenate([before, gap, after], axis=2)
+        scaled = np.nan_to_num((joined - low) / max(high - low, 1e-9), posinf=1, neginf=0)
+        picture: NDArray[np.uint8] = (np.clip(scaled, 0, 1) * 255).astype(np.uint8)
+        return picture

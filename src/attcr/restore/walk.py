@@ -1,0 +1,273 @@
+"""The walk of the pixels: rows in, tiles through the network, blended rows out.
+
+The network is asked for its *change*: prediction minus input, in the network's range. Changes are blended, not
+pixels, so that where the network changes nothing the number that came is the one that leaves, to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attcr.errors import SceneError, ShapeError
+from attcr.predict import Float32, Predictor
+from attcr.restore.options import RestoreOptions
+from attcr.scenes.blend import StripBlender
+from attcr.scenes.masks import THICK, CloudMap
+from attcr.scenes.tiles import Grid, Tile
+from attcr.sensors import Sensor, into_dtype
+
+Array = NDArray[Any]
+
+NODATA, ORIGINAL, UNDER_THIN, UNDER_THICK, LOW_CONFIDENCE = range(5)
+"""The classes of a quality raster."""
+QUALITY_NAMES = (
+    "no data",
+    "original",
+    "reconstructed under thin cloud",
+    "reconstructed under thick cloud",
+    "reconstructed with low confidence",
+)
+QUALITY_COLOURS: dict[int, tuple[int, ...]] = {
+    NODATA: (0, 0, 0, 0),
+    ORIGINAL: (190, 190, 190, 255),
+    UNDER_THIN: (115, 178, 255, 255),
+    UNDER_THICK: (0, 92, 230, 255),
+    LOW_CONFIDENCE: (230, 76, 0, 255),
+}
+LOW_SPREAD = 0.05
+"""Spread of the eight views, as a part of the model's range, above which a pixel counts as low confidence."""
+THICK_CHANGE = 0.2
+"""Without a mask, a change above this part of the model's range counts as thick cloud."""
+SMALLEST_INPUT = 8
+"""Pixels along a side that networks take at least."""
+
+
+class Rows(Protocol):
+    """Anything that gives an image's rows: a scene or an array."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values."""
+
+    def read(self, top: int, bottom: int) -> Array:
+        """Give rows as (C, rows, W)."""
+
+    def valid(self, values: Array, top: int, *, blank: float | None = None) -> NDArray[np.bool_]:
+        """Say which of those values are data."""
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Finished rows of a walk: as they came, restored, and what is known about them."""
+
+    top: int
+    came: Array
+    values: Array
+    quality: NDArray[np.uint8]
+    spread: Float32 | None
+
+
+class Radar(Protocol):
+    """Rows of radar on an image's grid."""
+
+    def read(self, top: int, bottom: int) -> Array:
+        """Give rows as (C, rows, W), in decibels."""
+
+
+@dataclass
+class Walk:
+    """The walk of the pixels: rows in, tiles through the network, blended rows out."""
+
+    rows: Rows
+    """The image's bands, those that the network takes, in the order of its slots."""
+    predictor: Predictor
+    sensor: Sensor
+    """Fitted to the network (`InputSpec.fit`)."""
+    grid: Grid
+    clouds: CloudMap | None
+    nodata: Sequence[float | None]
+    options: RestoreOptions
+    slots: Sequence[str]
+    """The slots that the bands go into, one for each."""
+    radar: Radar | None = None
+    on_tiles: Callable[[int], None] | None = None
+
+    def __post_init__(self) -> None:
+        spec = self.predictor.spec
+        self._planes = spec.positions(self.slots)
+        self._radar_planes = spec.positions(slot.name for slot in spec.of_kind("sar"))
+        self._radar_sensor = spec.radar() if self.radar else None
+        outputs = [(i, name) for i, name in enumerate(spec.outputs) if name in self.slots]
+        self._outputs = [i for i, _ in outputs]
+        self._inputs = spec.positions(name for _, name in outputs)
+        self._bands = [list(self.slots).index(name) for _, name in outputs]
+
+    def tiles_to_run(self, row: int) -> list[Tile]:
+        """Give the tiles at this row that have something to restore."""
+        if self.clouds is None:
+            return self.grid.row_of_tiles(row)
+        return self.clouds.cloudy_tiles(self.grid, row)
+
+    def strips(self, first_row: int = 0) -> Iterator[Strip]:
+        """Give finished rows, top to bottom; no more than a row of tiles is held.
+
+        `first_row` is where an earlier walk's last strip ended; the tiles that reach beyond it are run again.
+        """
+        tiles = self.grid
+        blender = StripBlender(tiles, len(self._outputs))
+        spreads = StripBlender(tiles, 1) if self.options.confidence else None
+        begin = next(row for row in tiles.rows if row + tiles.tile_height > first_row)
+        for one in (blender, spreads):
+            if one is not None:
+                one.start(begin)
+        values = self.rows.read(begin, begin)
+        for row, below in zip(tiles.rows, [*tiles.rows[1:], tiles.height], strict=True):
+            if row < begin:
+                continue
+            bottom = row + tiles.tile_height
+            kept = values.shape[1]
+            values = np.concatenate([values, self.rows.read(row + kept, bottom)], axis=1)
+            valid = self.rows.valid(values, row, blank=self.sensor.nodata)
+            radar = self.radar.read(row, bottom) if self.radar else None
+            self._run(row, values, valid, radar, blender, spreads)
+            done = below - row
+            change = blender.finish(below)
+            spread = spreads.finish(below)[0] / self.sensor.range.span if spreads else None
+            if row >= first_row:
+                yield self._finish(row, values[:, :done], valid[:, :done], change, spread)
+            values = values[:, done:]
+
+    def _run(
+        self,
+        row: int,
+        values: Array,
+        valid: NDArray[np.bool_],
+        radar: Array | None,
+        blender: StripBlender,
+        spreads: StripBlender | None,
+    ) -> None:
+        tiles = [tile for tile in self.tiles_to_run(row) if valid[:, :, tile.cols].any()]
+        for start in range(0, len(tiles), self.options.batch):
+            together = tiles[start : start + self.options.batch]
+            x = np.stack([self._to_model(values, valid, radar, tile) for tile in together])
+            changes, spread = self.changes(x)
+            for i, tile in enumerate(together):
+                blender.add(tile, changes[i])
+                if spreads is not None and spread is not None:
+                    spreads.add(tile, spread[i][None])
+            if self.on_tiles:
+                self.on_tiles(len(together))
+
+    def _to_model(self, values: Array, valid: NDArray[np.bool_], radar: Array | None, tile: Tile) -> Float32:
+        """Give one tile's input; what is no data gets the mean of its band, in this tile only.
+
+        A slot that nothing goes into stays 0.
+        """
+        x = np.zeros((len(self.predictor.spec.slots), tile.height, tile.width), np.float32)
+        x[self._planes] = _filled(self.sensor.to_model(values[:, :, tile.cols]), valid[:, :, tile.cols])
+        if radar is not None and self._radar_sensor is not None:
+            seen = self._radar_sensor.to_model(radar[:, :, tile.cols])
+            x[self._radar_planes] = _filled(seen, np.isfinite(seen))
+        return x
+
+    def changes(self, x: Float32) -> tuple[Float32, Float32 | None]:
+        """Give what the network adds to the bands of (B, slots, h, w), and the spread of eight views if it is asked."""
+        plain = self._change(x)
+        if not self.options.confidence:
+            return plain, None
+        views = [plain]
+        for flip in (False, True):
+            for turns in range(4):
+                if flip or turns:
+                    seen = np.rot90(x[..., ::-1] if flip else x, turns, (2, 3))
+                    back = np.rot90(self._change(np.ascontiguousarray(seen)), -turns, (2, 3))
+                    views.append(back[..., ::-1] if flip else back)
+        return plain, np.stack(views).std(axis=0).mean(axis=1)
+
+    def _change(self, x: Float32) -> Float32:
+        height, width = x.shape[2:]
+        missing = (max(SMALLEST_INPUT - height, 0), max(SMALLEST_INPUT - width, 0))
+        if any(missing):
+            x = np.pad(x, ((0, 0), (0, 0), (0, missing[0]), (0, missing[1])), mode="edge")
+        y = self.predictor(x)
+        spec = self.predictor.spec
+        planes = len(spec.outputs) * (2 if spec.spread else 1)
+        if y.shape != (x.shape[0], planes, *x.shape[2:]):
+            raise ShapeError(f"The network gave {y.shape} for {x.shape}; expected {planes} planes of the same size.")
+        change = y[:, self._outputs] - x[:, self._inputs]
+        if not np.isfinite(change).all():
+            kind = self.predictor.identity.get("dtype", "its type")
+            raise SceneError(
+                f"The network gave values that are not numbers in {kind}: compute in float32, and check the weights "
+                "if it does already."
+            )
+        trimmed: Float32 = change[:, :, :height, :width]
+        return trimmed
+
+    def _finish(
+        self,
+        top: int,
+        values: Array,
+        valid: NDArray[np.bool_],
+        change: Float32,
+        spread: Float32 | None,
+    ) -> Strip:
+        """Give the restored rows and their quality."""
+        _, height, width = values.shape
+        if self.clouds is None:
+            weights, classes = np.ones((height, width), np.float32), None
+        else:
+            classes, weights = self.clouds.rows(top, top + height)
+        out = values.copy()
+        touched = np.zeros((height, width), bool)
+        whole = valid.all(axis=0)
+        for added, band in zip(change, self._bands, strict=True):
+            here = (added != 0) & (weights > 0) & valid[band]
+            touched |= here
+            if here.any():
+                came = values[band][here]
+                sensor = self.sensor.band(band)
+                x = sensor.to_model(came.reshape(1, 1, -1)).astype(np.float64) + added[here]
+                restored = sensor.from_model(x, np.float64).ravel()
+                weight = weights[here]
+                mixed = np.where(weight == 1, restored, came + weight * (restored - came))
+                out[band][here] = _avoid(into_dtype(mixed, values.dtype), self.nodata[band])
+        quality = np.where(valid.any(axis=0), ORIGINAL, NODATA).astype(np.uint8)
+        if classes is None:
+            thick = np.abs(change).mean(axis=0) > THICK_CHANGE * self.sensor.range.span
+        else:
+            thick = classes == THICK
+        quality[touched] = np.where(thick, UNDER_THICK, UNDER_THIN)[touched]
+        unsure = ~whole if spread is None else ~whole | (spread > LOW_SPREAD)
+        quality[touched & unsure] = LOW_CONFIDENCE
+        if spread is not None:
+            spread = np.where(touched, spread, np.where(quality == NODATA, np.nan, 0)).astype(np.float32)
+        return Strip(top, values, out, quality, spread)
+
+
+def _filled(x: Float32, valid: NDArray[np.bool_]) -> Float32:
+    """Give x (C, h, w) with the mean of what is valid in its band wherever it is not."""
+    if valid.all():
+        return x
+    count = valid.sum(axis=(1, 2), keepdims=True)
+    total = np.where(valid, x, 0).sum(axis=(1, 2), keepdims=True, dtype=np.float64)
+    mean = (total / np.maximum(count, 1)).astype(np.float32)
+    return np.where(valid, x, mean)
+
+
+def _avoid(values: Array, nodata: float | None) -> Array:
+    """Keep restored values from becoming nodata by chance: one step aside is closer than a hole."""
+    if nodata is None or np.isnan(nodata):
+        return values
+    hit = values == nodata
+    if hit.any():
+        if values.dtype.kind == "f":
+            values[hit] = np.nextafter(values[hit], np.inf)
+        else:
+            values[hit] = nodata - 1 if nodata == np.iinfo(values.dtype).max else nodata + 1
+    return values
