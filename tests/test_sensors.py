@@ -124,7 +124,7 @@ def test_values_beyond_the_range_are_clipped_at_both_ends_on_the_way_in_only() -
 
 
 def test_large_integers_keep_their_last_digit() -> None:
-    sensor = Sensor("x", (), 1.0, 0.0, range=ModelRange((16777216.0,), (16777220.0,), 4.0))
+    sensor = REFLECTANCE.into(ModelRange((16777216.0,), (16777220.0,), 4.0))
     assert sensor.to_model(line(16777216, 16777217, 16777219, dtype="int32"))[0, 0].tolist() == [0, 1, 3]
 
 

@@ -21,6 +21,7 @@ from attcr.sensors import (
     SENTINEL2_L1C_N0400,
     SENTINEL2_L2A,
     SENTINEL2_L2A_N0400,
+    ModelRange,
     Sensor,
 )
 from attcr.spec import (
@@ -173,6 +174,12 @@ def test_slots_of_different_ranges_each_have_their_own() -> None:
     assert tops.ravel().tolist() == pytest.approx([1, 1], abs=1e-6)
     one = spec.fit(SENTINEL2_L2A, spec.slots[1:2]).to_model(column(3000, 3000, 3000, 3000).astype("uint16"))
     assert one.ravel().tolist() == pytest.approx([1] * 4, abs=1e-6)
+
+
+def test_a_sensor_that_says_its_own_range_keeps_it() -> None:
+    own = SENTINEL2_L2A.into(ModelRange((0.0,), (0.5,), 4.0))
+    assert into_model(TRUE_COLOUR.fit(own), 2500, 5000, 9000) == [2, 4, 4]
+    assert TRUE_COLOUR.fit(own).bands == ()
 
 
 def test_radar_becomes_what_its_slots_want() -> None:
