@@ -14,6 +14,7 @@ import pytest
 from attcr.errors import WeightsError
 from attcr.hub import fetch
 from attcr.networks.attcr import ATTCR, ATTCRConfig
+from attcr.spec import TRUE_COLOUR
 from attcr.weights import load_model, save_model
 
 SMALL = ATTCRConfig(dim=8, blocks=(1, 1, 1, 1, 1), heads=(2, 2, 2, 2, 2))
@@ -49,7 +50,7 @@ class _Server(BaseHTTPRequestHandler):
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    save_model(ATTCR(SMALL), tmp_path / "w.safetensors")
+    save_model(ATTCR(SMALL), tmp_path / "w.safetensors", spec=TRUE_COLOUR)
     _Server.content = (tmp_path / "w.safetensors").read_bytes()
     _Server.due, _Server.asked, _Server.status = hashlib.sha256(_Server.content).hexdigest(), 0, 200
     web = ThreadingHTTPServer(("127.0.0.1", 0), _Server)
@@ -91,14 +92,18 @@ def test_a_url_that_cannot_be_had_is_told_without_its_signature(server: str, sta
         ("https://example.org/w.safetensors#sha256=12", "64 hexadecimal digits"),
         ("hf://owner", "expected hf://OWNER/NAME"),
         ("nothing://x/y#sha256=" + "0" * 64, "cannot be fetched"),
+        ("https://user:secret@example.org/w?sig=secret", r"^https://example.org/w: add #sha256="),
+        ("https://user:secret@example.org/w?sig=secret#sha256=12", r"^https://example.org/w: what follows"),
+        ("nothing://user:secret@x/y?sig=secret#sha256=" + "0" * 64, r"^nothing://x/y cannot be fetched: "),
     ],
 )
 def test_an_address_that_cannot_be_checked_or_read_is_refused(
     address: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(WeightsError, match=message):
+    with pytest.raises(WeightsError, match=message) as refused:
         fetch(address)
+    assert "secret" not in str(refused.value)
 
 
 def load_from_hub(address: str, server: str, home: Path) -> subprocess.CompletedProcess[str]:

@@ -1,65 +1,32 @@
-"""Weights files: parity with the authors' code, round trips, and what is refused."""
+"""Weights files: round trips, what they say of themselves, and what is refused."""
 
 import json
 import pickle
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pystac
 import pytest
-import safetensors
 import safetensors.torch
 import torch
 from pystac.extensions.mlm import AssetGeneralMLMExtension, MLMExtension
-from torch import Tensor
 
-import attcr.networks.attcr
-from attcr.errors import WeightsError
+from attcr.errors import AttcrWarning, ConfigError, WeightsError
+from attcr.files import sha256
+from attcr.networks.ablations import Ablation, AblationConfig
 from attcr.networks.attcr import ATTCR, ATTCRConfig
-from attcr.ops import naive_triangular_attention
-from attcr.weights import (
-    Published,
-    convert_official,
-    find_weights,
-    from_official,
-    load_model,
-    published,
-    read_metadata,
-    save_model,
-    sha256,
-)
+from attcr.spec import SEN12MSCR, SEN12MSCR_OPTICAL, TRUE_COLOUR, InputSpec
+from attcr.weights import Published, find_weights, load_model, published, read_header, read_metadata, save_model
 
 SMALL = ATTCRConfig(dim=8, blocks=(1, 1, 1, 1, 1), heads=(2, 2, 2, 2, 2))
 
 
-def read_parity(shared: Path, name: str) -> tuple[dict[str, Tensor], dict[str, Tensor], tuple[int, ...]]:
-    """The authors' weights under their names; input, output and gradients; heads."""
-    path = shared / "parity" / f"official_{name}.safetensors"
-    tensors = safetensors.torch.load_file(path)
-    with safetensors.safe_open(path, framework="pt") as file:
-        heads = tuple(json.loads(file.metadata()["config"])["heads"])
-    weights = {key.removeprefix("weights."): t for key, t in tensors.items() if key.startswith("weights.")}
-    return weights, {key: t for key, t in tensors.items() if not key.startswith("weights.")}, heads
-
-
-@pytest.mark.parametrize("impl", ["naive", "chunked"])
-@pytest.mark.parametrize("name", ["rgb", "rice2", "sar", "single"])
-def test_the_authors_network_is_reproduced(shared: Path, name: str, impl: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if impl == "naive":
-        monkeypatch.setattr(attcr.networks.attcr, "triangular_attention", naive_triangular_attention)
-    weights, tensors, heads = read_parity(shared, name)
-    model = from_official({"params": weights}, heads=heads)
-    image = tensors["input"].requires_grad_()
-    output = model(image)
-    output.backward(tensors["grad_output"])
-    assert (output - tensors["output"]).abs().max() < 2e-6
-    assert image.grad is not None
-    error = (image.grad - tensors["grad_input"]).abs().max() / tensors["grad_input"].abs().max()
-    assert error < 1e-4
-
-
 def test_a_saved_model_comes_back_the_same(tmp_path: Path) -> None:
     model, image = ATTCR(SMALL), torch.rand(1, 3, 16, 16)
-    digest = save_model(model, tmp_path / "w.safetensors", provenance={"sensor": "rgb8", "scores": {"psnr": 1.5}})
+    digest = save_model(
+        model, tmp_path / "w.safetensors", spec=TRUE_COLOUR, provenance={"sensor": "rgb8", "scores": {"psnr": 1.5}}
+    )
     assert digest == sha256(tmp_path / "w.safetensors")
     loaded = load_model(tmp_path / "w.safetensors")
     assert loaded.config == SMALL
@@ -75,7 +42,8 @@ def test_a_published_network_is_what_the_table_says(name: str) -> None:
     assert find_weights(name) == entry.path
     assert (sha256(entry.path), entry.path.stat().st_size) == (entry.sha256, entry.bytes)
     model = load_model(name)
-    assert model.config == entry.config
+    assert json.loads(json.dumps(asdict(model.config))) == entry.config
+    assert model.spec == entry.spec == read_header(name).spec
     assert entry.scores
     assert entry.limits
     assert (Path(__file__).parents[1] / "docs" / "models" / f"{name}.md").is_file()
@@ -109,13 +77,13 @@ def test_its_stac_item_is_read_by_pystac(name: str) -> None:
 
 def test_half_precision_files_load_as_float32(tmp_path: Path) -> None:
     model = ATTCR(SMALL)
-    save_model(model.half(), tmp_path / "w.safetensors")
+    save_model(model.half(), tmp_path / "w.safetensors", spec=TRUE_COLOUR)
     assert next(load_model(tmp_path / "w.safetensors").parameters()).dtype == torch.float32
 
 
 def test_a_damaged_byte_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "w.safetensors"
-    save_model(ATTCR(SMALL), path)
+    save_model(ATTCR(SMALL), path, spec=TRUE_COLOUR)
     content = bytearray(path.read_bytes())
     content[-100] ^= 1
     path.write_bytes(content)
@@ -128,7 +96,7 @@ def test_a_changed_header_is_refused_before_a_tensor_is_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     path = tmp_path / "w.safetensors"
-    save_model(ATTCR(SMALL).half(), path, provenance={"score": 1})
+    save_model(ATTCR(SMALL).half(), path, spec=TRUE_COLOUR, provenance={"score": 1})
     content = path.read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:start])
@@ -157,7 +125,7 @@ def test_a_changed_header_is_refused_before_a_tensor_is_built(
 
 def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "w.safetensors"
-    save_model(ATTCR(SMALL), path)
+    save_model(ATTCR(SMALL), path, spec=TRUE_COLOUR)
     path.write_bytes(path.read_bytes()[:-50])
     with pytest.raises(WeightsError, match="damaged"):
         load_model(path)
@@ -172,10 +140,7 @@ def test_a_pickled_file_is_refused_and_not_unpickled(tmp_path: Path) -> None:
     path.write_bytes(pickle.dumps(Bomb(), protocol=2))
     with pytest.raises(WeightsError, match="pickled"):
         load_model(path)
-    with pytest.raises(WeightsError, match="weights_only=True"):
-        convert_official(path, tmp_path / "out.safetensors")
     assert not (tmp_path / "exploded").exists()
-    assert not (tmp_path / "out.safetensors").exists()
 
 
 def test_a_safetensors_file_of_others_is_refused_with_the_remedy(tmp_path: Path) -> None:
@@ -189,43 +154,103 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load_model(tmp_path / "none.safetensors")
 
 
-def test_convert_reads_a_checkpoint_and_its_heads(shared: Path, tmp_path: Path) -> None:
-    weights, tensors, heads = read_parity(shared, "rgb")
-    torch.save({"params": weights}, tmp_path / "official.pth")
-    convert_official(tmp_path / "official.pth", tmp_path / "out.safetensors", heads=heads)
-    with torch.no_grad():
-        output = load_model(tmp_path / "out.safetensors")(tensors["input"])
-    assert (output - tensors["output"]).abs().max() < 2e-6
-    torch.save(weights, tmp_path / "bare.pth")
-    assert convert_official(tmp_path / "bare.pth", tmp_path / "out.safetensors").config.heads == (2, 2, 8, 2, 2)
+def saved(path: Path, metadata: dict[str, Any], model: ATTCR | None = None) -> Path:
+    """Write a file as an earlier version, or somebody else, would: these metadata and a digest that fits them."""
+    from attcr.weights import _digest_of, _parts
+
+    tensors = dict((model or ATTCR(SMALL)).state_dict())
+    digest = _digest_of(*_parts(safetensors.torch.save(tensors, metadata)))
+    path.write_bytes(safetensors.torch.save(tensors, {**metadata, "sha256": digest}))
+    return path
 
 
-def test_convert_reads_the_first_training(shared: Path, tmp_path: Path) -> None:
-    source = shared / "weights" / "rice2-dim24-629steps.safetensors"
-    model = convert_official(source, tmp_path / "out.safetensors")
-    assert model.config == ATTCRConfig.preset("small")
+def test_a_file_says_its_format_network_config_spec_and_provenance(tmp_path: Path) -> None:
+    path = tmp_path / "w.safetensors"
+    save_model(ATTCR(SMALL), path, spec=TRUE_COLOUR, provenance={"score": 1})
+    told = read_metadata(path)
+    assert set(told) == {"format", "network", "config", "spec", "provenance", "sha256"}
+    assert (told["format"], told["network"]) == ("attcr-2", "attcr")
+    assert json.loads(told["config"]) == json.loads(json.dumps(asdict(SMALL)))
+    assert InputSpec.from_json(json.loads(told["spec"])) == TRUE_COLOUR
+    header = read_header(path)
+    assert (header.network, header.spec, header.provenance) == ("attcr", TRUE_COLOUR, {"score": 1})
+    assert header == read_header(str(path))
+
+
+def test_a_network_of_another_name_comes_back_as_what_it_was(tmp_path: Path) -> None:
+    config = AblationConfig(dim=8, blocks=(1, 1, 1, 1, 1), heads=(2, 2, 2, 2, 2), replacement="efficient")
+    model, image = Ablation(config).eval(), torch.rand(1, 3, 16, 16)
+    save_model(model, tmp_path / "w.safetensors", spec=TRUE_COLOUR)
+    loaded = load_model(tmp_path / "w.safetensors")
+    assert isinstance(loaded, Ablation)
+    assert torch.equal(loaded(image), model(image))
+
+
+def test_a_loaded_network_keeps_its_spec_when_it_is_saved_again(tmp_path: Path) -> None:
+    spec = replace(TRUE_COLOUR, removes=("thin", "shadow"))
+    save_model(ATTCR(SMALL), tmp_path / "a.safetensors", spec=spec)
+    save_model(load_model(tmp_path / "a.safetensors"), tmp_path / "b.safetensors")
+    assert read_header(tmp_path / "b.safetensors").spec == spec
+    with pytest.raises(ConfigError, match="does not say what it takes"):
+        save_model(ATTCR(SMALL), tmp_path / "c.safetensors")
+    assert not (tmp_path / "c.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("channels", "spec"),
+    [
+        ((3, 3), TRUE_COLOUR),
+        ((13, 13), SEN12MSCR_OPTICAL),
+        ((15, 13), SEN12MSCR),
+    ],
+)
+def test_a_file_without_a_spec_is_what_its_channels_used_to_stand_for(
+    tmp_path: Path, channels: tuple[int, int], spec: InputSpec
+) -> None:
+    inputs, outputs = channels
+    config = replace(SMALL, in_channels=inputs, out_channels=outputs, residual=tuple(range(inputs - outputs, inputs)))
+    metadata = {"format": "attcr-1", "config": json.dumps(asdict(config)), "provenance": '{"a": 1}'}
+    path = saved(tmp_path / "w.safetensors", metadata, ATTCR(config))
+    with pytest.warns(AttcrWarning, match="saved before weights said what they take"):
+        header = read_header(path)
+    assert (header.network, header.spec, header.provenance) == ("attcr", spec, {"a": 1})
+    with pytest.warns(AttcrWarning):
+        assert load_model(path).config == config
+
+
+def test_bands_without_names_are_taken_by_position(tmp_path: Path) -> None:
+    config = replace(SMALL, in_channels=4, out_channels=4, residual=(0, 1, 2, 3))
+    metadata = {"format": "attcr-1", "config": json.dumps(asdict(config))}
+    with pytest.warns(AttcrWarning):
+        spec = read_header(saved(tmp_path / "w.safetensors", metadata)).spec
+    assert spec.outputs == ("band 1", "band 2", "band 3", "band 4")
+    assert {(slot.wavelength, slot.high) for slot in spec.slots} == {(None, 0.3558)}
+    metadata["config"] = json.dumps(asdict(replace(SMALL, in_channels=5)))
+    path = saved(tmp_path / "w.safetensors", metadata)
+    with pytest.warns(AttcrWarning), pytest.raises(WeightsError, match="what its 5 inputs stand for cannot be told"):
+        read_header(path)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"extra.weight": torch.zeros(1)}, "'extra.weight' is not of the authors'"),
-        ({"output.weight": None}, "not whole"),
-        ({"encoder_level2.1.norm1.body.bias": None}, "1 tensors missing"),
-        ({"encoder_level1.0.norm1.body.bias": torch.zeros(9)}, "1 of another shape"),
+        ({"format": "attcr-3"}, "not saved by attcr"),
+        ({"network": "unet"}, "of the network 'unet'; this version knows attcr"),
+        ({"config": "[1]"}, "must be JSON objects"),
+        ({"config": "{"}, "of another version or damaged"),
+        ({"config": '{"colour": 1}'}, "config in its metadata is of another version"),
+        ({"config": '{"dim": 10}'}, "multiple of 4"),
+        ({"config": '{"dim": 16}'}, "does not fit its config"),
+        ({"spec": "{}"}, "of another version or damaged"),
+        ({"spec": None}, "of another version or damaged"),
+        ({"network": None}, "of another version or damaged"),
+        ({"provenance": "1"}, "must be JSON objects"),
     ],
-    ids=["unknown key", "no output", "missing key", "wrong shape"],
+    ids=str,
 )
-def test_what_is_not_the_authors_network_is_refused(
-    shared: Path, change: dict[str, Tensor | None], message: str
-) -> None:
-    weights, _, heads = read_parity(shared, "rgb")
-    changed = {key: t for key, t in {**weights, **change}.items() if t is not None}
+def test_metadata_that_cannot_be_are_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    save_model(ATTCR(SMALL), tmp_path / "w.safetensors", spec=TRUE_COLOUR)
+    told = {key: value for key, value in read_metadata(tmp_path / "w.safetensors").items() if key != "sha256"}
+    metadata = {key: value for key, value in {**told, **change}.items() if value is not None}
     with pytest.raises(WeightsError, match=message):
-        from_official(changed, heads=heads)
-
-
-@pytest.mark.parametrize("state", [{}, {"params": 1}, {"a": "b"}], ids=str)
-def test_what_is_no_dict_of_tensors_is_refused(state: dict[str, object]) -> None:
-    with pytest.raises(WeightsError, match="dict of tensors"):
-        from_official(state)
+        load_model(saved(tmp_path / "w.safetensors", metadata))
