@@ -26,6 +26,7 @@ class _Server(BaseHTTPRequestHandler):
     content: bytes
     due: str
     asked: int
+    path_asked: str
     status: int
 
     def do_HEAD(self) -> None:
@@ -34,6 +35,7 @@ class _Server(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._answer()
         type(self).asked += 1
+        type(self).path_asked = self.path
         self.wfile.write(self.content)
 
     def _answer(self) -> None:
@@ -75,6 +77,15 @@ def test_a_url_that_gives_other_bytes_is_refused_and_nothing_is_kept(server: str
         load_model(f"{server}/w.safetensors?signature=secret#sha256={'0' * 64}")
     assert "secret" not in str(refused.value)
     assert not list((tmp_path / "cache" / "attcr").iterdir())
+
+
+def test_a_kept_file_that_was_changed_is_refused_and_fetched_again(server: str, tmp_path: Path) -> None:
+    address = f"{server}/w.safetensors#sha256={_Server.due}"
+    fetch(address).write_bytes(b"changed")
+    with pytest.raises(WeightsError, match="came with sha256"):
+        fetch(address)
+    assert fetch(address).read_bytes() == _Server.content
+    assert _Server.asked == 2
 
 
 @pytest.mark.parametrize("status", [403, 404, 503])
@@ -120,6 +131,7 @@ def test_the_hub_is_asked_once_and_its_sha256_is_checked(server: str, tmp_path: 
     again = load_from_hub("hf://owner/name/model.safetensors@main", server, tmp_path / "hub")
     assert again.stdout == "8\n", again.stderr
     assert _Server.asked == 1
+    assert _Server.path_asked == "/owner/name/resolve/main/model.safetensors"
 
 
 def test_a_file_that_is_not_what_the_hub_says_is_refused_and_fetched_again(server: str, tmp_path: Path) -> None:

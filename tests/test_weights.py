@@ -12,6 +12,7 @@ import safetensors.torch
 import torch
 from pystac.extensions.mlm import AssetGeneralMLMExtension, MLMExtension
 
+import attcr.weights
 from attcr.errors import AttcrWarning, ConfigError, WeightsError
 from attcr.files import sha256
 from attcr.networks.ablations import Ablation, AblationConfig
@@ -138,9 +139,22 @@ def test_a_pickled_file_is_refused_and_not_unpickled(tmp_path: Path) -> None:
 
     path = tmp_path / "w.pth"
     path.write_bytes(pickle.dumps(Bomb(), protocol=2))
-    with pytest.raises(WeightsError, match="pickled"):
+    with pytest.raises(WeightsError, match="a pickled file, which attcr does not load"):
         load_model(path)
     assert not (tmp_path / "exploded").exists()
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_what_torch_saved_is_told_as_pickled(tmp_path: Path, protocol: int) -> None:
+    torch.save({"x": torch.zeros(1)}, tmp_path / "new.pth")
+    torch.save({"x": torch.zeros(1)}, tmp_path / "old.pth", _use_new_zipfile_serialization=False)
+    (tmp_path / "plain.pth").write_bytes(pickle.dumps({}, protocol=protocol))
+    (tmp_path / "text.pth").write_text("nothing")
+    for name, message in (("new", "a pickled file"), ("old", "a pickled file"), ("plain", "a pickled file")):
+        with pytest.raises(WeightsError, match=f"{message}, which"):
+            load_model(tmp_path / f"{name}.pth")
+    with pytest.raises(WeightsError, match="damaged, or no safetensors file"):
+        load_model(tmp_path / "text.pth")
 
 
 def test_a_safetensors_file_of_others_is_refused_with_the_remedy(tmp_path: Path) -> None:
@@ -240,7 +254,15 @@ def test_bands_without_names_are_taken_by_position(tmp_path: Path) -> None:
         ({"config": "{"}, "of another version or damaged"),
         ({"config": '{"colour": 1}'}, "config in its metadata is of another version"),
         ({"config": '{"dim": 10}'}, "multiple of 4"),
-        ({"config": '{"dim": 16}'}, "does not fit its config"),
+        (
+            {"config": json.dumps(asdict(replace(SMALL, dim=16)))},
+            r"does not fit its config: 0 .* 0 .* of another shape",
+        ),
+        (
+            {"config": json.dumps(asdict(replace(SMALL, blocks=(1, 1, 2, 1, 1))))},
+            r"config: \d\d tensors missing .* 0 unk",
+        ),
+        ({"config": json.dumps(asdict(replace(SMALL, gate=False)))}, r"config: 0 tensors missing \[\], \d\d unknown"),
         ({"spec": "{}"}, "of another version or damaged"),
         ({"spec": None}, "of another version or damaged"),
         ({"network": None}, "of another version or damaged"),
@@ -254,3 +276,17 @@ def test_metadata_that_cannot_be_are_refused(tmp_path: Path, change: dict[str, A
     metadata = {key: value for key, value in {**told, **change}.items() if value is not None}
     with pytest.raises(WeightsError, match=message):
         load_model(saved(tmp_path / "w.safetensors", metadata))
+
+
+def test_a_header_asks_for_no_memory_before_it_is_known_to_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_model(ATTCR(SMALL), tmp_path / "w.safetensors", spec=TRUE_COLOUR)
+    devices = set()
+    check = attcr.weights.check_fit
+
+    def watched(model: torch.nn.Module, *rest: Any) -> None:
+        devices.update(parameter.device.type for parameter in model.parameters())
+        check(model, *rest)
+
+    monkeypatch.setattr(attcr.weights, "check_fit", watched)
+    load_model(tmp_path / "w.safetensors")
+    assert devices == {"meta"}

@@ -55,3 +55,29 @@ def test_a_blender_started_in_the_middle_gives_the_same_rows_to_the_bit() -> Non
     rows = np.concatenate(strips, axis=1)
     after = tiles.rows[3] - start  # rows before this also belong to the row of tiles above
     assert np.array_equal(rows[:, after:], whole[:, start + after :])
+
+
+def test_a_tile_falls_by_a_raised_cosine_over_the_overlap_pixel_centres_counted() -> None:
+    first, last = line_weights((0, 4), 8, 12, 4)
+    fall = np.sin(np.array([0.875, 0.625, 0.375, 0.125]) * np.pi / 2) ** 2
+    assert first == pytest.approx(np.array([1, 1, 1, 1, *fall]), abs=1e-6)
+    assert last == pytest.approx(np.array([*fall[::-1], 1, 1, 1, 1]), abs=1e-6)
+    assert line_weights((0, 4), 4, 8, 0).tolist() == [[1] * 4] * 2
+
+
+def test_rows_and_columns_each_have_their_own_weights() -> None:
+    tiles = grid(12, 8, tile=8, overlap=4)
+    blender = StripBlender(tiles, 1)
+    blender.add(tiles.row_of_tiles(0)[0], np.ones((1, 8, 8), np.float32))
+    fall = np.sin(0.875 * np.pi / 2) ** 2
+    assert blender.finish(4)[0, :, 3].tolist() == [1] * 4
+    assert blender.finish(8)[0, 0] == pytest.approx(np.full(8, fall), abs=1e-6)
+
+
+def test_a_blender_that_starts_anew_has_forgotten_what_it_added() -> None:
+    tiles = grid(24, 8, tile=8, overlap=0)
+    blender = StripBlender(tiles, 1)
+    blender.add(tiles.row_of_tiles(0)[0], np.full((1, 8, 8), 5, np.float32))
+    blender.start(8)
+    blender.add(tiles.row_of_tiles(8)[0], np.ones((1, 8, 8), np.float32))
+    assert blender.finish(16)[0].tolist() == [[1] * 8] * 8
