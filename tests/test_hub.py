@@ -14,6 +14,7 @@ import pytest
 from attcr.errors import WeightsError
 from attcr.hub import fetch
 from attcr.networks.attcr import ATTCR, ATTCRConfig
+from attcr.spec import TRUE_COLOUR
 from attcr.weights import load_model, save_model
 
 SMALL = ATTCRConfig(dim=8, blocks=(1, 1, 1, 1, 1), heads=(2, 2, 2, 2, 2))
@@ -25,6 +26,7 @@ class _Server(BaseHTTPRequestHandler):
     content: bytes
     due: str
     asked: int
+    path_asked: str
     status: int
 
     def do_HEAD(self) -> None:
@@ -33,6 +35,7 @@ class _Server(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._answer()
         type(self).asked += 1
+        type(self).path_asked = self.path
         self.wfile.write(self.content)
 
     def _answer(self) -> None:
@@ -49,7 +52,7 @@ class _Server(BaseHTTPRequestHandler):
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    save_model(ATTCR(SMALL), tmp_path / "w.safetensors")
+    save_model(ATTCR(SMALL), tmp_path / "w.safetensors", spec=TRUE_COLOUR)
     _Server.content = (tmp_path / "w.safetensors").read_bytes()
     _Server.due, _Server.asked, _Server.status = hashlib.sha256(_Server.content).hexdigest(), 0, 200
     web = ThreadingHTTPServer(("127.0.0.1", 0), _Server)
@@ -76,6 +79,15 @@ def test_a_url_that_gives_other_bytes_is_refused_and_nothing_is_kept(server: str
     assert not list((tmp_path / "cache" / "attcr").iterdir())
 
 
+def test_a_kept_file_that_was_changed_is_refused_and_fetched_again(server: str, tmp_path: Path) -> None:
+    address = f"{server}/w.safetensors#sha256={_Server.due}"
+    fetch(address).write_bytes(b"changed")
+    with pytest.raises(WeightsError, match="came with sha256"):
+        fetch(address)
+    assert fetch(address).read_bytes() == _Server.content
+    assert _Server.asked == 2
+
+
 @pytest.mark.parametrize("status", [403, 404, 503])
 def test_a_url_that_cannot_be_had_is_told_without_its_signature(server: str, status: int) -> None:
     _Server.status = status
@@ -91,14 +103,18 @@ def test_a_url_that_cannot_be_had_is_told_without_its_signature(server: str, sta
         ("https://example.org/w.safetensors#sha256=12", "64 hexadecimal digits"),
         ("hf://owner", "expected hf://OWNER/NAME"),
         ("nothing://x/y#sha256=" + "0" * 64, "cannot be fetched"),
+        ("https://user:secret@example.org/w?sig=secret", r"^https://example.org/w: add #sha256="),
+        ("https://user:secret@example.org/w?sig=secret#sha256=12", r"^https://example.org/w: what follows"),
+        ("nothing://user:secret@x/y?sig=secret#sha256=" + "0" * 64, r"^nothing://x/y cannot be fetched: "),
     ],
 )
 def test_an_address_that_cannot_be_checked_or_read_is_refused(
     address: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(WeightsError, match=message):
+    with pytest.raises(WeightsError, match=message) as refused:
         fetch(address)
+    assert "secret" not in str(refused.value)
 
 
 def load_from_hub(address: str, server: str, home: Path) -> subprocess.CompletedProcess[str]:
@@ -115,6 +131,7 @@ def test_the_hub_is_asked_once_and_its_sha256_is_checked(server: str, tmp_path: 
     again = load_from_hub("hf://owner/name/model.safetensors@main", server, tmp_path / "hub")
     assert again.stdout == "8\n", again.stderr
     assert _Server.asked == 1
+    assert _Server.path_asked == "/owner/name/resolve/main/model.safetensors"
 
 
 def test_a_file_that_is_not_what_the_hub_says_is_refused_and_fetched_again(server: str, tmp_path: Path) -> None:

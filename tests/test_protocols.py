@@ -163,3 +163,69 @@ def test_what_cannot_be_scored_is_refused_with_its_reason() -> None:
     broken[0, 0, 0] = float("nan")
     with pytest.raises(DataError, match="the prediction has NaN"):
         named("att-cr").score(broken, image)
+
+
+@pytest.mark.parametrize("name", ["att-cr", "att-cr-sen12", "uncrtaints", "t-cloud", "standard", "aca-crnet"])
+def test_a_tenth_of_the_peak_everywhere_is_20_db(name: str) -> None:
+    reference = an_image(PROTOCOLS[name].bands or 4)
+    scores = PROTOCOLS[name].score(reference + 0.1, reference)
+    assert scores["psnr"] == pytest.approx(20, abs=0.01)
+    if "mae" in scores:
+        assert scores["mae"] == pytest.approx(0.1, abs=1e-4)
+    if "rmse" in scores:
+        assert scores["rmse"] == pytest.approx(0.1, abs=1e-6)
+
+
+def test_psnr_is_over_all_bands_together_and_rmse_the_root() -> None:
+    reference = torch.zeros(2, 16, 16)
+    predicted = torch.stack([torch.full((16, 16), 0.1), torch.full((16, 16), 0.3)])
+    assert protocols.psnr(predicted, reference) == pytest.approx(10 * math.log10(1 / 0.05), abs=1e-5)
+    assert protocols.psnr(predicted * 255, reference, peak=255) == pytest.approx(10 * math.log10(1 / 0.05), abs=1e-5)
+    assert protocols.root_mean_squared_error(predicted, reference) == pytest.approx(0.05**0.5, abs=1e-7)
+    assert protocols.mean_absolute_error(predicted, reference) == pytest.approx(0.2, abs=1e-7)
+
+
+def test_the_angle_is_in_degrees_and_0_for_equal_spectra() -> None:
+    image = an_image(13)
+    assert protocols.spectral_angle(image, image) < 0.05  # float32 may find a cosine above 1
+    red, green = torch.zeros(3, 16, 16), torch.zeros(3, 16, 16)
+    red[0], green[1] = 0.5, 0.2
+    assert protocols.spectral_angle(red, green) == pytest.approx(90)
+    assert protocols.spectral_angle(red + green * 2.5, red) == pytest.approx(45, abs=1e-3)
+
+
+def test_matlab_luma_is_of_8_bit_levels() -> None:
+    grey = torch.tensor([33.4, 33.6, -9.0, 300.0]).div(255).view(1, 1, 4).repeat(3, 1, 1)
+    assert protocols.matlab_luma(grey).flatten().tolist() == [44, 45, 16, 235]  # 33.4 as it is would give 45
+
+
+def test_half_cuts_to_8_bits_and_sees_green_first() -> None:
+    grey = torch.full((3, 32, 32), 1 / 255)
+    assert named("half").score(grey * 100.9, grey * 100.1)["psnr"] == math.inf
+    assert named("half").score(grey * 101.1, grey * 100.9)["psnr"] == pytest.approx(20 * math.log10(255), abs=1e-4)
+    reference, noise = an_image(1, 64, 64).repeat(3, 1, 1), an_image(1, 64, 64, seed=3)[0] - 0.5
+    ssim = {}
+    for band, colour in enumerate(("red", "green", "blue")):
+        predicted = reference.clone()
+        predicted[band] += noise
+        ssim[colour] = named("half").score(predicted, reference)["ssim"]
+    assert ssim["green"] < ssim["red"] < ssim["blue"]
+
+
+def test_aca_crnet_shrinks_as_pillow_does() -> None:
+    predicted, reference = an_image(3, 512, 384), an_image(3, 512, 384, seed=1)
+
+    def centre(image: Tensor) -> Tensor:
+        bands = [Image.fromarray(band.numpy()).resize((256, 256), Image.Resampling.BILINEAR) for band in image]
+        return torch.stack([torch.from_numpy(np.array(band)) for band in bands])[:, 64:192, 64:192]
+
+    expected = protocols.psnr(centre(predicted), centre(reference))
+    assert named("aca-crnet").score(predicted, reference)["psnr"] == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_reference_that_is_not_finite_is_refused_too() -> None:
+    image, broken = an_image(), an_image()
+    broken[0, 0, 0] = math.inf
+    with pytest.raises(DataError, match="the reference has NaN or infinite"):
+        named("att-cr").score(image, broken)
+    assert named("t-cloud").score(image[:, :16, :16], image[:, :16, :16])["psnr"] == math.inf

@@ -87,3 +87,21 @@ def test_the_step_between_two_tiles_becomes_a_ramp() -> None:
         blender.add(tile, np.full((1, 6, 6), value, np.float32))
     wanted = [0, 0, 0, 0, 1.4644661, 8.5355339, 10, 10, 10, 10]
     assert np.allclose(blender.finish(6), np.broadcast_to(wanted, (1, 6, 10)), rtol=0, atol=1e-5)
+
+
+def test_rows_and_columns_each_have_their_own_weights() -> None:
+    tiles = grid(12, 8, tile=8, overlap=4)
+    blender = StripBlender(tiles, 1)
+    blender.add(tiles.row_of_tiles(0)[0], np.ones((1, 8, 8), np.float32))
+    fall = np.sin(0.875 * np.pi / 2) ** 2
+    assert blender.finish(4)[0, :, 3].tolist() == [1] * 4
+    assert blender.finish(8)[0, 0] == pytest.approx(np.full(8, fall), abs=1e-6)
+
+
+def test_a_blender_that_starts_anew_has_forgotten_what_it_added() -> None:
+    tiles = grid(24, 8, tile=8, overlap=0)
+    blender = StripBlender(tiles, 1)
+    blender.add(tiles.row_of_tiles(0)[0], np.full((1, 8, 8), 5, np.float32))
+    blender.start(8)
+    blender.add(tiles.row_of_tiles(8)[0], np.ones((1, 8, 8), np.float32))
+    assert blender.finish(16)[0].tolist() == [[1] * 8] * 8

@@ -145,3 +145,21 @@ def test_within_its_window_a_part_blends_to_the_bits_of_the_whole(
 def test_a_part_for_a_window_beyond_the_scene_is_refused(window: Tile) -> None:
     with pytest.raises(ConfigError, match=r"at least one pixel|beyond the scene"):
         LARGE.part(window)
+
+
+def test_tiles_begin_where_stride_and_origin_say_and_the_last_ends_with_the_scene() -> None:
+    assert grid(100, 40, tile=32, overlap=8).rows == (0, 24, 48, 68)
+    assert grid(100, 40, tile=32, overlap=8).cols == (0, 8)
+    assert grid(100, 40, tile=32, overlap=8, origin=4).rows == (0, 20, 44, 68)
+    assert grid(56, 32, tile=32, overlap=8).rows == (0, 24)
+    assert grid(32, 33, tile=32, overlap=16).cols == (0, 1)
+
+
+def test_the_smallest_tile_is_8_and_the_largest_overlap_its_half() -> None:
+    assert grid(20, 20, tile=8, overlap=4).rows == (0, 4, 8, 12)
+    with pytest.raises(ConfigError, match="tile is 7 pixels and must be at least 8"):
+        grid(20, 20, tile=7, overlap=0)
+    with pytest.raises(ConfigError, match=r"overlap is 5 and must lie between 0 and half of the tile \(4\)"):
+        grid(20, 20, tile=8, overlap=5)
+    with pytest.raises(ConfigError, match="at least one pixel, got 20 x 0"):
+        grid(20, 0)

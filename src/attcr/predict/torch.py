@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from attcr.errors import ConfigError, SceneError, ShapeError
 from attcr.files import sha256
 from attcr.ops import operator_name
-from attcr.predict import Float32
+from attcr.predict.predictor import Float32
 from attcr.spec import InputSpec
 from attcr.weights import find_weights, load_model
 
