@@ -221,13 +221,13 @@ def test_a_scenes_bands_go_into_the_slots(
             RICE2,
             RGB8,
             [""] * 3,
-            "The scene's bands are red green blue and the weights take swir16 nir08 red: take other weights",
+            "The scene's bands are red green blue and the weights take swir16 nir08 red: take",
         ),
         (
             TRUE_COLOUR,
             REFLECTANCE,
             [""] * 4,
-            "4 bands have no names and the weights take red green blue: take .* say which with --bands",
+            "4 bands have no names and the weights take red green blue: .* --bands",
         ),
         (TRUE_COLOUR, SENTINEL2_L2A, ["B02", "B03", ""], r"bands are B02 B03 \? and the weights take red green blue"),
         (TRUE_COLOUR, REFLECTANCE, ["x"] * 21, r"bands are (x ){20}\.\.\. and"),
@@ -286,7 +286,7 @@ def test_optional_slots_may_be_empty_but_not_all() -> None:
     assert spec.match(RGB8, [""] * 3) == [0, None]
     with pytest.raises(SceneError, match="the weights take red: take other weights"):
         spec.match(SENTINEL2_L2A, ["B08"])
-    with pytest.raises(SceneError, match="the weights take at least one band"):
+    with pytest.raises(SceneError, match="the weights take at least one of theirs"):
         spec_of(Slot("nir", 842.0, optional=True)).match(RGB8, [""] * 3)
 
 
