@@ -185,13 +185,10 @@ def _card(entry: Published, reports: list[dict[str, Any]]) -> str:
         "",
         "## Scores",
         "",
-        "| images | protocol | PSNR (dB), 95 % interval | input copied |",
-        "|---|---|---|---|",
+        "| images | protocol | score, 95 % interval |",
+        "|---|---|---|",
     ]
-    lines += [
-        f"| {s.benchmark} | {s.protocol} | **{s.value:.2f}** [{s.low:.2f}, {s.high:.2f}] | {s.input_copied:.2f} |"
-        for s in entry.scores
-    ]
+    lines += [f"| {s.benchmark} | {s.protocol} | {s} |" for s in entry.scores]
     for report in reports:
         subject = report["subject"]
         for by in ("by the input's PSNR", "by cloud cover"):

@@ -37,6 +37,12 @@ _Paths = Annotated[
     ),
 ]
 _Weights = Annotated[str, typer.Option(help="A published name (see attcr weights), a path, hf://OWNER/NAME or URL.")]
+_WeightsThatFit = Annotated[
+    str | None,
+    typer.Option(
+        help="A published name (see attcr weights), a path, hf://OWNER/NAME or URL.", show_default="those that fit"
+    ),
+]
 _Mask = Annotated[
     str, typer.Option(help="none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], or a raster (0 is clear).")
 ]
@@ -198,10 +204,7 @@ def weights(
     for entry in chosen:
         typer.echo(f"{entry.name}  {entry.bytes / 2**20:.1f} MiB  {entry.purpose}")
         for score in entry.scores:
-            typer.echo(
-                f"    {score.benchmark}, {score.protocol}: {score.metric} {score.value:.2f} "
-                f"[{score.low:.2f}, {score.high:.2f}], input copied {score.input_copied:.2f}"
-            )
+            typer.echo(f"    {score.benchmark}, {score.protocol}: {score}")
         if name:
             for field in ("sensor", "data", "training", "licence", "sha256", "commit"):
                 typer.echo(f"    {field}: {getattr(entry, field)}")
@@ -389,7 +392,7 @@ def evaluate(
 @app.command()
 def restore(
     paths: _Paths,
-    weights: _Weights = "rgb-thin",
+    weights: _WeightsThatFit = None,
     mask: _Mask = "none",
     sensor: _Sensor = None,
     bands: _Bands = None,
@@ -418,7 +421,7 @@ def restore(
     if Path(target).exists() and not overwrite and not dry_run:
         raise SceneError(f"{target} exists: choose another name, or replace it with --overwrite.")
 
-    from attcr.restore import RestoreOptions
+    from attcr.restore import RestoreOptions, choose_weights
 
     _quiet_rasterio()
     warnings.showwarning = lambda message, *_: typer.echo(f"attcr: {message}", err=True)
@@ -438,6 +441,9 @@ def restore(
         nodata=nodata,
         confidence=confidence,
     )
+    if weights is None:
+        weights = choose_weights(scene, options)
+        typer.echo(f"weights: {weights}", err=True)
     if dry_run:
         _plan(scene, target, weights, options)
     else:

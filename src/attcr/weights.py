@@ -39,11 +39,15 @@ class Score:
     protocol: str
     metric: str
     value: float
-    low: float
-    """Lower end of the 95 % interval."""
-    high: float
+    low: float | None
+    """Lower end of the 95 % interval over the images; None where there are too few."""
+    high: float | None
     input_copied: float
     """The same metric of the cloudy image itself."""
+
+    def __str__(self) -> str:
+        interval = "" if self.low is None or self.high is None else f" [{self.low:#.4g}, {self.high:#.4g}]"
+        return f"{self.metric} {self.value:#.4g}{interval}, input copied {self.input_copied:#.4g}"
 
 
 @dataclass(frozen=True)

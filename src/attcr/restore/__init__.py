@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from attcr.restore.blocks import join_blocks as join_blocks
     from attcr.restore.blocks import restore_block as restore_block
     from attcr.restore.fit import Fit as Fit
+    from attcr.restore.fit import choose_weights as choose_weights
     from attcr.restore.fit import which_weights as which_weights
     from attcr.restore.options import RestoreOptions as RestoreOptions
     from attcr.restore.scene import Progress as Progress
@@ -25,6 +26,7 @@ _PUBLIC = {
     "RestoreResult": "scene",
     "RestoredArray": "array",
     "ScenePlan": "scene",
+    "choose_weights": "fit",
     "join_blocks": "blocks",
     "plan_scene": "scene",
     "restore_array": "array",
@@ -40,6 +42,7 @@ __all__ = [
     "RestoreResult",
     "RestoredArray",
     "ScenePlan",
+    "choose_weights",
     "join_blocks",
     "plan_scene",
     "restore_array",

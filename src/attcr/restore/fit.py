@@ -9,6 +9,7 @@ from pathlib import Path
 from attcr.errors import SceneError
 from attcr.products import band_names, recognise
 from attcr.restore.options import RestoreOptions
+from attcr.scenes.clouds.find import sensor_of
 from attcr.scenes.dataset import gdal
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import Scene
@@ -38,14 +39,32 @@ def which_weights(source: str | Path | Sequence[str | Path], *, sensor: str | No
     return sorted(fits, key=lambda fit: not fit.fits)
 
 
+def choose_weights(source: str | Path | Sequence[str | Path], options: RestoreOptions) -> str:
+    """Give the name of the published weights for a scene: the first in the package's list that fit it.
+
+    Where the bands are named by the user there must be one for each of the weights' own.
+    """
+    with gdal(), open_scene(source) as scene:
+        product = sensor_of(scene, options.sensor)
+        names = [band.name for band in scene.bands]
+        reasons = {name: _misfit(entry.spec, product, names, options.bands) for name, entry in published().items()}
+    for name, misfit in reasons.items():
+        if misfit is None:
+            return name
+    told = " ".join(f"{name}: {misfit}" for name, misfit in reasons.items())
+    raise SceneError(f"No published weights fit {scene.source}. {told}")
+
+
 def fitting(product: Sensor, names: Sequence[str]) -> list[str]:
     """Name the published weights that fit a scene of this product with these bands."""
     return [name for name, entry in published().items() if _misfit(entry.spec, product, names) is None]
 
 
-def _misfit(spec: InputSpec, product: Sensor, names: Sequence[str]) -> str | None:
+def _misfit(spec: InputSpec, product: Sensor, names: Sequence[str], asked: Sequence[str] | None = None) -> str | None:
+    if asked is not None and product.product not in spec.products:
+        return f"The scene is {product.name} and the weights take {', '.join(spec.products)}."
     try:
-        spec.match(product, names)
+        spec.match(product, names, asked)
     except SceneError as error:
         return str(error)
     return None
