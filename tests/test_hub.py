@@ -14,6 +14,7 @@ import pytest
 from attcr.errors import WeightsError
 from attcr.hub import fetch
 from attcr.networks.attcr import ATTCR, ATTCRConfig
+from attcr.spec import TRUE_COLOUR
 from attcr.weights import load_model, save_model
 
 SMALL = ATTCRConfig(dim=8, blocks=(1, 1, 1, 1, 1), heads=(2, 2, 2, 2, 2))
@@ -49,7 +50,7 @@ class _Server(BaseHTTPRequestHandler):
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    save_model(ATTCR(SMALL), tmp_path / "w.safetensors")
+    save_model(ATTCR(SMALL), tmp_path / "w.safetensors", spec=TRUE_COLOUR)
     _Server.content = (tmp_path / "w.safetensors").read_bytes()
     _Server.due, _Server.asked, _Server.status = hashlib.sha256(_Server.content).hexdigest(), 0, 200
     web = ThreadingHTTPServer(("127.0.0.1", 0), _Server)
