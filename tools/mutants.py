@@ -193,7 +193,9 @@ CHUNKED = of(
         "tests/ops/test_chunked.py::test_gradients_pass_gradcheck",
         "tests/ops/test_chunked.py::test_stretches_chained_by_their_carry_give_the_whole",
         "tests/ops/test_chunked.py::test_a_call_in_inference_mode_leaves_nothing_behind",
-        "tests/ops/test_chunked.py::test_output_and_gradients_equal_the_definition",
+        "tests/ops/test_chunked.py::test_output_and_gradients_equal_the_definition[1-2-torch.float32]",
+        "tests/ops/test_chunked.py::test_output_and_gradients_equal_the_definition[65-8-torch.float64]",
+        "tests/ops/test_chunked.py::test_output_and_gradients_equal_the_definition[1000-2-torch.bfloat16]",
     ),
     ("no-eps", "z.add_(EPS)", "z.add_(0)"),
     ("eps-twice", "z.add_(EPS)", "z.add_(2 * EPS)"),
@@ -443,6 +445,57 @@ PROTOCOLS = of(
     ("sam-is-better-higher", '_SAM = Metric("SAM", "deg", False, 3)', '_SAM = Metric("SAM", "deg", True, 3)'),
 )
 
+LOOKS = of(
+    "data/looks.py",
+    ("tests/data/test_looks.py",),
+    ("mean-in-the-hash", "signs.reshape(len(signs), -1)[:, 1:]", "signs.reshape(len(signs), -1)"),
+    ("distance-doubled", "(HASH_BITS - rows @ cols.T) / 2", "HASH_BITS - rows @ cols.T"),
+    ("even-waves-flip", "(1 - 2 * (np.arange(WAVES) % 2))", "(2 * (np.arange(WAVES) % 2) - 1)"),
+    ("waves-off-centre", "(np.arange(THUMB) + 0.5) / THUMB)", "np.arange(THUMB) / THUMB)"),
+    ("turn-flips-the-wrong-way", "image = image[..., ::-1, :]", "image = image[..., ::-1]"),
+    ("hash-flips-the-wrong-way", "signs = signs * odd[:, None]", "signs = signs * odd"),
+    ("correlation-with-means", "rows - rows.mean(1, keepdims=True), cols", "rows, cols"),
+    ("thumb-contrast", "max(float(fine.std()), 1e-6) * 32)", "max(float(fine.std()), 1e-6) * 16)"),
+    ("median-of-blocks", "np.percentile(correlate(one, other), 90)", "np.percentile(correlate(one, other), 50)"),
+    ("best-block", "np.percentile(correlate(one, other), 90)", "np.percentile(correlate(one, other), 100)"),
+    ("reach-one-less", "for col in range(2 * REACH + 1):", "for col in range(2 * REACH):"),
+    ("no-sideways", "for row in range(2 * REACH + 1):", "for row in range(REACH, REACH + 1):"),
+    ("energy-with-mean", "energy = sums(still**2) - mean**2 * side**2", "energy = sums(still**2)"),
+    ("blocks-transposed", "side, width // side, side).swapaxes(-3, -2)", "side, width // side, side)"),
+)
+
+AUDIT = of(
+    "data/audit.py",
+    (
+        "tests/data/test_audit.py::test_a_copy_is_near_from_the_very_threshold_on",
+        "tests/data/test_audit.py::test_images_are_alike_up_to_one_grey_level",
+        "tests/data/test_audit.py::test_a_pair_is_doubtful_below_0_3",
+        "tests/data/test_audit.py::test_a_side_fits_another_pair_from_the_very_thresholds_on",
+        "tests/data/test_audit.py::test_copies_inside_a_part_are_found_when_asked_and_once",
+        "tests/data/test_audit.py::test_bad_files_are_named",
+        "tests/data/test_audit.py::test_equal_pixels_are_found_whatever_the_file",
+        "tests/data/test_audit.py::test_a_side_that_is_the_same_or_of_another_pair_is_found",
+    ),
+    ("hash-near", "HASH_NEAR = 16 ", "HASH_NEAR = 17 "),
+    ("hash-open", "<= HASH_NEAR)", "< HASH_NEAR)"),
+    ("thumb-near", "THUMB_NEAR = 0.4 ", "THUMB_NEAR = 0.39 "),
+    ("thumb-open", "np.flatnonzero(fit >= THUMB_NEAR)", "np.flatnonzero(fit > THUMB_NEAR)"),
+    ("alike-2", "ALIKE = 1.0 ", "ALIKE = 2.0 "),
+    ("alike-open", "if apart <= ALIKE:", "if apart < ALIKE:"),
+    ("doubtful", "DOUBTFUL = 0.3 ", "DOUBTFUL = 0.31 "),
+    ("doubtful-closed", "looks.shows < DOUBTFUL", "looks.shows <= np.float32(DOUBTFUL)"),
+    ("fits", "FITS, THUMB_FITS = 0.4, 0.6", "FITS, THUMB_FITS = 0.39, 0.6"),
+    ("thumb-fits", "FITS, THUMB_FITS = 0.4, 0.6", "FITS, THUMB_FITS = 0.4, 0.59"),
+    ("fits-open", "if best >= FITS:", "if best > FITS:"),
+    ("fits-itself", "fit[some[:, None] == others] = -1", "fit[some[:, None] == others] += 0"),
+    ("within-always", "if a > b or (inside and a == b)]", "if a >= b]"),
+    ("each-pair-twice", "(inside and one > other)", "(inside and one == other)"),
+    ("equal-by-half-the-digest", "== self.digest[other, side]).all())", "== self.digest[other, side]).any())"),
+    ("equal-is-near-too", "if looks.equal(one, other, side) or (", "if (one == other and side < 2) or ("),
+    ("unlisted-in-a-list", "np.flatnonzero((", "np.flatnonzero(~("),
+    ("sizes-of-one-side", "(sizes[:, 0] != sizes[:, 1]).any(1)", "(sizes[:, 0] != sizes[:, 1]).all(1)"),
+)
+
 WALK = of(
     "restore/walk.py",
     ("tests/restore/test_walk.py", "tests/restore/test_array.py"),
@@ -572,6 +625,7 @@ RESTORE = [
 ]
 
 MUTANTS: tuple[Mutant, ...] = (
-    *SENSORS, *PRODUCTS, *SPEC, *NAIVE, *CHUNKED, *NETWORK, *WEIGHTS, *HUB, *TILES, *BLEND, *PROTOCOLS, *WALK, *RESTORE,
+    *SENSORS, *PRODUCTS, *SPEC, *NAIVE, *CHUNKED, *NETWORK, *WEIGHTS, *HUB, *TILES, *BLEND, *PROTOCOLS,
+    *LOOKS, *AUDIT, *WALK, *RESTORE,
 )  # fmt: skip
 """All of them."""

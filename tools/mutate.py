@@ -106,7 +106,7 @@ def copies(root: Path, count: int) -> Iterator["SimpleQueue[Path]"]:
         yield queue
 
 
-def run_tests(copy: Path, tests: Sequence[str], limit: float, shared: Path) -> tuple[int | None, str]:
+def run_tests(copy: Path, tests: Sequence[str], limit: float | None, shared: Path) -> tuple[int | None, str]:
     """Run these tests of a copy against its own sources; give pytest's exit code (None: out of time) and its output."""
     env = {
         **os.environ,
@@ -165,22 +165,27 @@ def _first(pattern: str, text: str) -> str:
     return found.group(found.lastindex or 0).strip() if found else ""
 
 
-def failing_before(mutants: Sequence[Mutant], copy: Path, limit: float, shared: Path) -> str:
-    """Run what the mutants name without any change; give pytest's output where that fails: no kill counts then."""
+def seconds_without(mutants: Sequence[Mutant], copy: Path, shared: Path) -> float:
+    """Give how long all the tests named take without any change; end where one fails, since no kill counts then."""
     where = [sys.executable, "-c", "import attcr; print(attcr.__file__)"]
     env = {**os.environ, "PYTHONPATH": str(copy / "src")}
     loaded = subprocess.run(where, cwd=copy, env=env, capture_output=True, text=True, check=True).stdout.strip()
     if not Path(loaded).is_relative_to(copy):
-        return f"the tests would run against {loaded}, not against the copy in {copy}"
-    named = list(dict.fromkeys(test for mutant in mutants for test in mutant.tests))
-    code, output = run_tests(copy, named, limit * len(named), shared)
-    return "" if code == ALL_PASS else output
+        raise SystemExit(f"The tests would run against {loaded}, not against the copy in {copy}.")
+    began = time.monotonic()
+    code, output = run_tests(copy, list(dict.fromkeys(test for m in mutants for test in m.tests)), None, shared)
+    if code != ALL_PASS:
+        raise SystemExit(f"{output}\nThe tests fail without any mutant: mend them first.")
+    return time.monotonic() - began
 
 
 def run(mutants: Sequence[Mutant], *, root: Path = ROOT, jobs: int = 1, limit: float = 300) -> Iterator[Outcome]:
-    """Give what became of each mutant, in their order."""
+    """Give what became of each mutant, in their order; `limit` grows to twice what all tests take on a slow machine."""
     shared = root.parent / "shared"
     with copies(root, jobs) as free, ThreadPoolExecutor(jobs) as pool:
+        copy = free.get()
+        limit = max(limit, 2 * jobs * seconds_without(mutants, copy, shared))
+        free.put(copy)
 
         def one(mutant: Mutant) -> Outcome:
             copy = free.get()
@@ -189,11 +194,6 @@ def run(mutants: Sequence[Mutant], *, root: Path = ROOT, jobs: int = 1, limit: f
             finally:
                 free.put(copy)
 
-        copy = free.get()
-        failed = failing_before(mutants, copy, limit, shared)
-        free.put(copy)
-        if failed:
-            raise SystemExit(f"{failed}\nThe tests fail without any mutant: mend them first.")
         yield from pool.map(one, mutants)
 
 
@@ -234,7 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--only", metavar="PATH_OR_ID", nargs="+", default=[], help="files or folders below src/attcr, or ids"
     )
     parser.add_argument("--jobs", type=int, default=1, help="mutants tried at a time")
-    parser.add_argument("--limit", type=float, default=300, help="seconds for the tests of one mutant")
+    parser.add_argument("--limit", type=float, default=300, help="seconds for the tests of one mutant, at least")
     parser.add_argument("--list", action="store_true", help="print the mutants and end")
     parser.add_argument("--check", action="store_true", help="see that each fits the sources and end")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the results there too")
@@ -264,4 +264,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the copies are taken away as after Ctrl-C
     sys.exit(main())

@@ -399,3 +399,62 @@ def test_simulated_pairs_belong_together(tmp_path: Path) -> None:
         picture = (veiled.numpy().transpose(1, 2, 0) * 255).astype(np.uint8)
         Image.fromarray(picture).save(tmp_path / "cloudy" / f"{number}.png")
     assert audit("pairs", tmp_path).findings == ()
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> Path:
+    """Three pairs of train and one of test, a flipped copy of the first."""
+    for seed in range(3):
+        put(tmp_path, f"t{seed}", noise(seed))
+    put(tmp_path, "e0", noise(0)[:, ::-1])
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("measure", "enough", "too_little"),
+    [("hash_distances", 16, 17), ("correlate", 0.4, 0.399), ("aligned_correlation", 0.45, 0.4499)],
+)
+def test_a_copy_is_near_from_the_very_threshold_on(
+    few: Path, monkeypatch: pytest.MonkeyPatch, measure: str, enough: float, too_little: float
+) -> None:
+    shaped = {
+        "hash_distances": lambda one, other: np.full((len(one), len(other)), value, np.float32),
+        "correlate": lambda one, _: np.full(len(one), value, np.float32),
+        "aligned_correlation": lambda *_: value,
+    }
+    for value in (enough, too_little):
+        monkeypatch.setattr(f"attcr.data.audit.{measure}", shaped[measure])
+        found = {image.name for finding in audit("pairs", few, lists=lists(few)).of("near") for image in finding.images}
+        assert ("e0" in found) == (value == enough)
+
+
+@pytest.mark.parametrize(("apart", "alike"), [(1, ["e_sea"]), (2, [])])
+def test_images_are_alike_up_to_one_grey_level(few: Path, apart: int, alike: list[str]) -> None:
+    put(few, "t_sea", np.full((96, 96, 3), 100, np.uint8))
+    put(few, "e_sea", np.full((96, 96, 3), 100 + apart, np.uint8))
+    report = audit("pairs", few, lists=lists(few))
+    assert report.names("alike", "test", "train") == alike
+
+
+@pytest.mark.parametrize(("shown", "doubtful"), [(0.3, 0), (0.299, 4)])
+def test_a_pair_is_doubtful_below_0_3(few: Path, monkeypatch: pytest.MonkeyPatch, shown: float, doubtful: int) -> None:
+    monkeypatch.setattr("attcr.data.audit.shows_through", lambda *_: np.float32(shown))
+    monkeypatch.setattr("attcr.data.audit._fit_of_blocks", lambda one, other: np.zeros((len(one), len(other))))
+    assert len(audit("pairs", few, lists=lists(few)).of("unconfirmed")) == doubtful
+
+
+@pytest.mark.parametrize(
+    ("thumbs", "closer", "kind"),
+    [(0.6, 0.4, "mismatched"), (0.59, 0.4, "unconfirmed"), (0.6, 0.39, "unconfirmed")],
+)
+def test_a_side_fits_another_pair_from_the_very_thresholds_on(
+    few: Path, monkeypatch: pytest.MonkeyPatch, thumbs: float, closer: float, kind: str
+) -> None:
+    first = iter([0.1] * 4)  # each pair by itself; then the closer looks at others
+    monkeypatch.setattr("attcr.data.audit.shows_through", lambda *_: next(first, closer))
+    monkeypatch.setattr("attcr.data.audit._fit_of_blocks", lambda one, other: np.full((len(one), len(other)), thumbs))
+    report = audit("pairs", few, lists=lists(few))
+    assert {name: len(report.of(name)) for name in ("mismatched", "unconfirmed")} == {
+        "mismatched": 4 * (kind == "mismatched"), "unconfirmed": 4 * (kind == "unconfirmed"),
+    }  # fmt: skip
+    assert all(one.images[0].name != one.images[-1].name for one in report.of("mismatched"))
