@@ -2,17 +2,18 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import rasterio
 
 from attcr.errors import SceneError
-from attcr.restore import RestoreOptions, restore_scene
-from attcr.restore.walk import LARGE_ERROR, LOW_CONFIDENCE, UNDER_THIN
+from attcr.restore import RestoreOptions, restore_array, restore_scene
+from attcr.restore.walk import LARGE_ERROR, LOW_CONFIDENCE, UNDER_THICK, UNDER_THIN
 from attcr.sensors import REFLECTANCE, S2_COMMON
 from attcr.spec import ANY_BANDS, InputSpec
-from fake_scenes import UTM, make, read
+from fake_scenes import UTM, by_position, make, read
 
 LANDSAT = "LC08_L2SP_190025_20210620_20210629_02_T1"
 
@@ -96,3 +97,38 @@ def test_the_expected_error_is_written_in_reflectance_and_large_ones_are_flagged
     half = Watching(LARGE_ERROR * 1.1, replace(ANY_BANDS, spread_factor=0.5))
     result = restore_scene(source, tmp_path / "half.tif", half, options=RestoreOptions(sensor="s2-l2a"))
     assert np.allclose(read(result.spread), LARGE_ERROR * 0.55, rtol=1e-4)
+
+
+class Adding:
+    """Keeps what it saw, and adds a part of the network's range."""
+
+    spec = by_position(3)
+    identity: ClassVar = {"weights_sha256": "none", "dtype": "float32"}
+
+    def __init__(self, part: float = 0.1) -> None:
+        self.part = np.float32(part)
+        self.seen: list[np.ndarray] = []
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        self.seen.append(x)
+        return x + self.part
+
+
+def test_an_image_smaller_than_8_pixels_is_continued_to_the_right_and_below() -> None:
+    adding = Adding(0.2)
+    image = np.arange(45, dtype=np.uint8).reshape(3, 3, 5)
+    restored = restore_array(image, adding).image
+    (seen,) = adding.seen
+    assert seen.shape == (1, 3, 8, 8)
+    assert np.allclose(seen[0, :, :3, :5] * 255, image, atol=1e-4)
+    assert (seen[0, :, :3, 5:] == seen[0, :, :3, 4:5]).all()
+    assert (seen[0, :, 3:] == seen[0, :, 2:3]).all()
+    assert np.array_equal(restored, image + 51)
+    restore_array(np.zeros((3, 8, 8), np.uint8), adding)
+    assert adding.seen[-1].shape == (1, 3, 8, 8)
+
+
+@pytest.mark.parametrize(("part", "quality"), [(0.19, UNDER_THIN), (0.21, UNDER_THICK)])
+def test_without_a_mask_a_change_above_a_fifth_of_the_range_counts_as_thick(part: float, quality: int) -> None:
+    out = restore_array(np.full((3, 16, 16), 100, np.uint8), Adding(part))
+    assert (out.quality == quality).all()
