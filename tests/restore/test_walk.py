@@ -10,7 +10,7 @@ import rasterio
 
 from attcr.errors import SceneError
 from attcr.restore import RestoreOptions, restore_array, restore_scene
-from attcr.restore.walk import LARGE_ERROR, LOW_CONFIDENCE, UNDER_THICK, UNDER_THIN
+from attcr.restore.walk import LARGE_ERROR, LOW_CONFIDENCE, NODATA, ORIGINAL, UNDER_THICK, UNDER_THIN
 from attcr.sensors import REFLECTANCE, S2_COMMON
 from attcr.spec import ANY_BANDS, InputSpec
 from fake_scenes import UTM, by_position, make, read
@@ -132,3 +132,13 @@ def test_an_image_smaller_than_8_pixels_is_continued_to_the_right_and_below() ->
 def test_without_a_mask_a_change_above_a_fifth_of_the_range_counts_as_thick(part: float, quality: int) -> None:
     out = restore_array(np.full((3, 16, 16), 100, np.uint8), Adding(part))
     assert (out.quality == quality).all()
+
+
+def test_a_pixel_is_no_data_only_where_no_band_has_any() -> None:
+    image = np.full((3, 16, 16), 100, np.uint8)
+    image[0, 0, 0] = 0
+    image[:, 0, 1] = 0
+    out = restore_array(image, Adding(), clouds=np.zeros((16, 16), np.uint8), options=RestoreOptions(nodata=0))
+    assert out.quality[0, :3].tolist() == [ORIGINAL, NODATA, ORIGINAL]
+    cloudy = restore_array(image, Adding(), clouds=np.ones((16, 16), np.uint8), options=RestoreOptions(nodata=0))
+    assert cloudy.quality[0, :3].tolist() == [LOW_CONFIDENCE, NODATA, UNDER_THIN]
