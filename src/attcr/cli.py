@@ -463,6 +463,7 @@ def _plan(scene: list[str], target: str, weights: str, options: "RestoreOptions"
 
 def _restore(scene: list[str], target: str, weights: str, options: "RestoreOptions", resume: bool) -> None:
     from attcr.restore import restore_scene
+    from attcr.restore.walk import LOW_CONFIDENCE, QUALITY_NAMES
 
     with _progress_bar() as show:
         try:
@@ -473,7 +474,12 @@ def _restore(scene: list[str], target: str, weights: str, options: "RestoreOptio
     total = max(sum(result.pixels.values()), 1)
     typer.echo(f"{result.target}: {result.tiles_run} of {result.tiles} tiles in {_duration(result.seconds)}")
     for name, count in result.pixels.items():
-        typer.echo(f"  {count / total:7.2%}  {name}")
+        unmeasured = name == QUALITY_NAMES[LOW_CONFIDENCE] and result.spread is None and not count
+        typer.echo(f"  {'?' if unmeasured else format(count / total, '.2%'):>7}  {name}")
+    if result.spread is None:
+        typer.echo(
+            "  how sure it is was not measured: these weights predict no error (--confidence compares eight views)"
+        )
     sides = [result.quality, result.spread, result.preview, result.item]
     typer.echo("beside it: " + ", ".join(path.name for path in sides if path))
 
