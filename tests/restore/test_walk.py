@@ -142,3 +142,26 @@ def test_a_pixel_is_no_data_only_where_no_band_has_any() -> None:
     assert out.quality[0, :3].tolist() == [ORIGINAL, NODATA, ORIGINAL]
     cloudy = restore_array(image, Adding(), clouds=np.ones((16, 16), np.uint8), options=RestoreOptions(nodata=0))
     assert cloudy.quality[0, :3].tolist() == [LOW_CONFIDENCE, NODATA, UNDER_THIN]
+
+
+@pytest.mark.parametrize(
+    ("came", "part", "nodata", "left"), [(10, -0.5, 0, 1), (200, 1.0, 255, 254), (100, 0.2, 151, 152)]
+)
+def test_a_restored_value_that_would_be_nodata_moves_one_step_within_its_type(
+    came: int, part: float, nodata: int, left: int
+) -> None:
+    image = np.full((3, 16, 16), came, np.uint8)
+    out = restore_array(image, Adding(part), options=RestoreOptions(nodata=nodata))
+    assert (out.image == left).all()
+
+
+def test_what_is_no_data_goes_in_as_the_mean_of_its_band_in_the_tile() -> None:
+    image = np.full((3, 16, 16), 60, np.uint8)
+    image[1, :, :8] = 120
+    image[1, :4] = 0
+    adding = Adding()
+    restore_array(image, adding, options=RestoreOptions(nodata=0))
+    (seen,) = adding.seen
+    assert np.allclose(seen[0, 1, :4] * 255, 90, atol=1e-3)
+    assert np.allclose(seen[0, 1, 4:, :8] * 255, 120, atol=1e-3)
+    assert np.allclose(seen[0, [0, 2]] * 255, 60, atol=1e-3)
