@@ -130,6 +130,12 @@ def test_a_call_in_inference_mode_leaves_nothing_behind() -> None:
         assert triangular_attention(q, k, v).isfinite().all()
 
 
+def test_a_call_in_another_precision_has_a_buffer_of_its_own() -> None:
+    q, k, v = (x.detach() for x in make_qkv(1, 4, 300, 8))
+    triangular_attention(q, k, v)
+    assert_chunked_is_naive((1, 2, 70, 4), torch.float64)
+
+
 def test_first_half_of_heads_looks_back_and_second_ahead() -> None:
     q, k, v = (x.detach() for x in make_qkv(1, 4, 200, 4))
     before = triangular_attention(q, k, v)
