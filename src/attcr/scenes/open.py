@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,7 +39,8 @@ def open_scene(source: str | Path | Sequence[str | Path]) -> Scene:
         from attcr.scenes.pystac import open_item  # here, so that a plain raster needs no pystac
 
         item = open_item(text)
-        return _open_files(list(item.bands), redact(text), item.bands, item.companions, item.hints)
+        scene = _open_files(list(item.bands), redact(text), item.bands, item.companions, item.hints)
+        return replace(scene, files=(text, *scene.files))
     if is_local(text) and Path(text).is_dir():
         return _open_folder(Path(text))
     return _open_raster(text)
@@ -52,7 +53,8 @@ def _open_raster(href: str) -> Scene:
     alpha = replace(alphas[0], name="alpha") if alphas and len(bands) > 1 else None
     kept = tuple(band for band in bands if alpha is None or band.index != alpha.index)
     hints = _hints([href], [dataset])
-    return Scene(redact(href), kept, _profile(dataset), alpha, {}, hints, _identity([href]), {href: dataset})
+    identity, files = _identity([href]), _files({href: dataset})
+    return Scene(redact(href), kept, _profile(dataset), alpha, {}, hints, identity, files, {href: dataset})
 
 
 def _open_folder(folder: Path) -> Scene:
@@ -132,12 +134,13 @@ def _one_grid(
     point = finest.tags().get("AREA_OR_POINT")
     profile = replace(_profile(finest), tags={"": {"AREA_OR_POINT": point} if point else {}}, has_mask=False)
     used = {href: datasets[href] for href in files.values()}
+    read = _files(datasets)
     for href, dataset in datasets.items():
         if href not in used:
             dataset.close()
     told = {**_hints(list(files.values()), list(used.values())), **(hints or {})}
     told["name"] = f"{source} {told['name']}"
-    return Scene(source, tuple(bands), profile, None, companions, told, _identity(files.values()), used)
+    return Scene(source, tuple(bands), profile, None, companions, told, _identity(files.values()), read, used)
 
 
 def _profile(dataset: DatasetReader) -> Profile:
@@ -191,6 +194,15 @@ def _hints(hrefs: Sequence[str], datasets: Sequence[DatasetReader]) -> dict[str,
     for dataset in datasets:
         hints |= {key: value for key, value in dataset.tags().items() if key in _PRODUCT_TAGS}
     return hints
+
+
+def _files(datasets: Mapping[str, DatasetReader]) -> tuple[str, ...]:
+    """Give every address that these datasets are read from; of what is elsewhere, only its own."""
+    found = list(datasets)
+    for href, dataset in datasets.items():
+        if is_local(href):
+            found += dataset.files
+    return tuple(dict.fromkeys(found))
 
 
 def _identity(hrefs: Iterable[str]) -> tuple[tuple[str, int, int], ...]:

@@ -87,6 +87,8 @@ class Scene:
     """What file names and metadata say about the product, for `sensors.recognise`."""
     identity: tuple[tuple[str, int, int], ...] = ()
     """Name, size and time of each file: the same input gives the same identity."""
+    files: tuple[str, ...] = ()
+    """Addresses of all that it was read from: what was named, what lies behind a VRT, what GDAL found beside it."""
     _datasets: dict[str, DatasetReader] = field(default_factory=dict, repr=False)
 
     @property
