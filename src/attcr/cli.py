@@ -403,6 +403,7 @@ def restore(
     batch: Annotated[int, typer.Option(help="Tiles through the network at once.")] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+    vrt: Annotated[bool, typer.Option("--vrt", help="Take VRTs that read files and addresses elsewhere.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Keep the rows that an interrupted run left.")] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace what exists of the target and the files beside it.")
@@ -434,6 +435,7 @@ def restore(
         sar=sar,
         nodata=nodata,
         confidence=confidence,
+        vrt="any" if vrt else "beside",
     )
     if dry_run:
         _plan(scene, target, weights, options)

@@ -144,7 +144,7 @@ class Prepared:
 
 def prepare(source: Source, model: nn.Module | str | Path | Predictor, options: RestoreOptions) -> Prepared:
     """Open a scene and refuse it, saying why and what to do, unless it fits the weights."""
-    whole = open_scene(source)
+    whole = open_scene(source, vrt=options.vrt)
     try:
         if options.nodata is not None:
             whole = whole.with_nodata(options.nodata)
@@ -215,7 +215,7 @@ def _open_radar(scene: Scene, predictor: Predictor, options: RestoreOptions) -> 
             f"These weights take radar ({names} in dB) beside the optical bands and none came: give it with --sar "
             "FILE, or use weights without radar."
         )
-    radar = AlignedRaster(options.sar, scene.profile)
+    radar = AlignedRaster(options.sar, scene.profile, scene.vrt)
     if radar.count != len(wanted):
         radar.close()
         raise SceneError(f"{redact(options.sar)} has {radar.count} bands and the weights take {len(wanted)} ({names}).")

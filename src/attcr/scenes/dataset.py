@@ -11,6 +11,7 @@ import numpy as np
 
 from attcr.addresses import is_local, redact, redact_all
 from attcr.errors import MissingExtraError, SceneError
+from attcr.scenes.vrt import VrtRule, check_vrt, is_vrt
 
 try:
     import rasterio
@@ -19,8 +20,8 @@ try:
 except ImportError as error:
     raise MissingExtraError("rasterio", "scenes") from error
 
-# Formats with pixels of their own, and VRT. Services stay out: a text file must not open a URL.
-DRIVERS = ("GTiff", "JP2OpenJPEG", "PNG", "JPEG", "WEBP", "HFA", "ENVI", "BMP", "VRT")
+# Formats with pixels of their own. Services stay out: a text file must not open a URL. VRTs are looked into first.
+DRIVERS = ("GTiff", "JP2OpenJPEG", "PNG", "JPEG", "WEBP", "HFA", "ENVI", "BMP")
 BIGGEST_SCENE = 1 << 34  # pixels: 140 Sentinel-2 tiles at 10 m
 BIGGEST_BLOCK = 1 << 30  # bytes GDAL must hold at once to give us one row
 BOMB_RATIO = 500  # deflate reaches 1032 on zeros; a scene comes nowhere near
@@ -60,9 +61,10 @@ def reading(what: str) -> Iterator[None]:
         ) from error
 
 
-def open_dataset(href: str) -> DatasetReader:
-    """Open one raster for reading, or say in one sentence why not."""
+def open_dataset(href: str, vrt: VrtRule = "beside") -> DatasetReader:
+    """Open one raster for reading, or say in one sentence why not; `vrt` says which VRTs are taken."""
     name = redact(href)
+    drivers = [*DRIVERS, "VRT"] if vrt == "any" else list(DRIVERS)
     if is_local(href):
         path = Path(href)
         if path.is_symlink() and not path.exists():
@@ -73,10 +75,12 @@ def open_dataset(href: str) -> DatasetReader:
             raise SceneError(f"{name} is not a file: give a raster, a folder of band files or a STAC item.")
         if path.stat().st_size == 0:
             raise SceneError(f"{name} is empty (0 bytes): fetch it again.")
+        if vrt != "any":
+            drivers = _drivers_of(path, vrt)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotGeoreferencedWarning)
-            dataset = DatasetReader(href, driver=list(DRIVERS))
+            dataset = DatasetReader(href, driver=drivers)
     except (RasterioError, OSError, ValueError, MemoryError, OverflowError) as error:
         reason = redact_all(str(error).splitlines()[0] if str(error) else repr(error))
         raise SceneError(
@@ -89,6 +93,23 @@ def open_dataset(href: str) -> DatasetReader:
         dataset.close()
         raise
     return dataset
+
+
+def _drivers_of(path: Path, vrt: VrtRule) -> list[str]:
+    """Give the formats to open a local file as; refuse a VRT that the rule does not take."""
+    try:
+        for beside in (path.with_name(path.name + ending) for ending in (".msk", ".ovr")):
+            if beside.is_file() and is_vrt(beside):  # GDAL opens these by itself, in any format
+                raise SceneError(f"{beside} is a VRT, which is not taken beside {path.name}: remove it.")
+        if not is_vrt(path):
+            return list(DRIVERS)
+        if vrt == "never":
+            raise SceneError(f"{path} is a VRT, and none are taken here: give the files that it names.")
+        for source in check_vrt(path):
+            open_dataset(str(source), "never").close()  # or GDAL would open it in any format
+    except OSError as error:
+        raise SceneError(f"{path} cannot be read: {error.strerror}. Check the name and its rights.") from error
+    return ["VRT"]
 
 
 def _check(dataset: DatasetReader, name: str) -> None:

@@ -13,6 +13,7 @@ from attcr.addresses import is_local, redact
 from attcr.errors import MissingExtraError, SceneError
 from attcr.scenes.dataset import open_dataset
 from attcr.scenes.scene import Band, Profile, Scene
+from attcr.scenes.vrt import VrtRule
 
 try:
     from rasterio.enums import ColorInterp, MaskFlags
@@ -28,48 +29,52 @@ BAND_IN_NAME = re.compile(r"(?:^|_)(B(?:\d{1,2}|8A)|SCL|QA_PIXEL)(?:_\d+m)?\.\w+
 _PRODUCT_TAGS = ("PROCESSING_BASELINE", "PROCESSING_LEVEL", "PRODUCT_URI", "LANDSAT_PRODUCT_ID")
 
 
-def open_scene(source: str | Path | Sequence[str | Path]) -> Scene:
-    """Open a raster, a list of band files, a SAFE-like folder, or a STAC item (.json); local, http or s3."""
+def open_scene(source: str | Path | Sequence[str | Path], *, vrt: VrtRule = "beside") -> Scene:
+    """Open a raster, a list of band files, a SAFE-like folder, or a STAC item (.json); local, http or s3.
+
+    `vrt` says which VRTs are taken: of files in their own folder ("beside"), "any", or "never" one.
+    """
     if not isinstance(source, (str, Path)):
         if len(source) == 1:
-            return open_scene(source[0])
-        return _open_files([str(href) for href in source], " ".join(redact(str(href)) for href in source))
+            return open_scene(source[0], vrt=vrt)
+        return _open_files([str(href) for href in source], " ".join(redact(str(href)) for href in source), vrt)
     text = str(source)
     if text.lower().endswith((".json", ".geojson")):
         from attcr.scenes.pystac import open_item  # here, so that a plain raster needs no pystac
 
         item = open_item(text)
-        scene = _open_files(list(item.bands), redact(text), item.bands, item.companions, item.hints)
+        scene = _open_files(list(item.bands), redact(text), vrt, item.bands, item.companions, item.hints)
         return replace(scene, files=(text, *scene.files))
     if is_local(text) and Path(text).is_dir():
-        return _open_folder(Path(text))
-    return _open_raster(text)
+        return _open_folder(Path(text), vrt)
+    return _open_raster(text, vrt)
 
 
-def _open_raster(href: str) -> Scene:
-    dataset = open_dataset(href)
+def _open_raster(href: str, vrt: VrtRule) -> Scene:
+    dataset = open_dataset(href, vrt)
     bands = [_band(dataset, href, index) for index in dataset.indexes]
     alphas = [band for band in bands if band.colour == ColorInterp.alpha]
     alpha = replace(alphas[0], name="alpha") if alphas and len(bands) > 1 else None
     kept = tuple(band for band in bands if alpha is None or band.index != alpha.index)
     hints = _hints([href], [dataset])
     identity, files = _identity([href]), _files({href: dataset})
-    return Scene(redact(href), kept, _profile(dataset), alpha, {}, hints, identity, files, {href: dataset})
+    return Scene(redact(href), kept, _profile(dataset), alpha, {}, hints, identity, files, vrt, {href: dataset})
 
 
-def _open_folder(folder: Path) -> Scene:
+def _open_folder(folder: Path, vrt: VrtRule) -> Scene:
     files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
     named = [path for path in files if BAND_IN_NAME.search(path.name)]
     if not named:
         raise SceneError(
             f"{folder} holds no band files: expected names that end in a band, such as _B02_10m.jp2 or _SR_B4.TIF."
         )
-    return _open_files([str(path) for path in named], str(folder))
+    return _open_files([str(path) for path in named], str(folder), vrt)
 
 
 def _open_files(
     hrefs: Sequence[str],
     source: str,
+    vrt: VrtRule,
     names: dict[str, str] | None = None,
     companions: dict[str, str] | None = None,
     hints: dict[str, str] | None = None,
@@ -82,7 +87,7 @@ def _open_files(
         for href in hrefs:
             found = BAND_IN_NAME.search(redact(href))
             name = names[href] if names else found.group(1).upper() if found else Path(redact(href)).stem
-            dataset = open_dataset(href)
+            dataset = open_dataset(href, vrt)
             datasets[href] = dataset
             beside = name.lower()
             known = companions if beside in ("scl", "qa_pixel") else best
@@ -95,7 +100,7 @@ def _open_files(
                 known[key] = href
         if not best:
             raise SceneError(f"{source} holds no image band, only {', '.join(companions)}: give the bands too.")
-        return _one_grid(source, best, datasets, companions, hints)
+        return replace(_one_grid(source, best, datasets, companions, hints), vrt=vrt)
     except SceneError:
         for dataset in datasets.values():
             dataset.close()
@@ -140,7 +145,7 @@ def _one_grid(
             dataset.close()
     told = {**_hints(list(files.values()), list(used.values())), **(hints or {})}
     told["name"] = f"{source} {told['name']}"
-    return Scene(source, tuple(bands), profile, None, companions, told, _identity(files.values()), read, used)
+    return Scene(source, tuple(bands), profile, None, companions, told, _identity(files.values()), read, _datasets=used)
 
 
 def _profile(dataset: DatasetReader) -> Profile:

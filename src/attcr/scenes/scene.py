@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from attcr.addresses import redact
 from attcr.errors import MissingExtraError, SceneError
 from attcr.scenes.dataset import open_dataset, reading
+from attcr.scenes.vrt import VrtRule
 
 try:
     from rasterio.enums import ColorInterp
@@ -89,6 +90,8 @@ class Scene:
     """Name, size and time of each file: the same input gives the same identity."""
     files: tuple[str, ...] = ()
     """Addresses of all that it was read from: what was named, what lies behind a VRT, what GDAL found beside it."""
+    vrt: VrtRule = "beside"
+    """Which VRTs are taken for it, and for what is laid on it."""
     _datasets: dict[str, DatasetReader] = field(default_factory=dict, repr=False)
 
     @property
@@ -187,9 +190,9 @@ class Scene:
 class AlignedRaster:
     """Another raster (a mask, radar) seen on a scene's grid by nearest neighbour, rows at a time."""
 
-    def __init__(self, href: str, profile: Profile) -> None:
+    def __init__(self, href: str, profile: Profile, vrt: VrtRule = "beside") -> None:
         self._name = redact(href)
-        self._dataset = open_dataset(href)
+        self._dataset = open_dataset(href, vrt)
         self._factor = 1
         self._profile = profile
         seen: DatasetReader | WarpedVRT = self._dataset

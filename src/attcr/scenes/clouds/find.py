@@ -98,7 +98,7 @@ def _detect(scene: Scene, mask: str, sensor: Sensor, rgb: Sequence[int] | None) 
             raise SceneError(
                 f"There is no mask {href!r}: --mask is none, auto, csmask, s2cloudless, scl, qa_pixel, or a raster."
             )
-    raster = AlignedRaster(href, scene.profile)
+    raster = AlignedRaster(href, scene.profile, scene.vrt)
     try:
         for top in range(0, height, 512):
             yield top, read(raster.read(top, min(top + 512, height))[0])
