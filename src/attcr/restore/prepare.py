@@ -48,7 +48,7 @@ class Prepared:
     whole: Scene
     """With all its bands, for the detectors."""
     scene: Scene
-    """With the bands that the network takes, in its order."""
+    """With the bands that the network takes, in the scene's own order."""
     slots: tuple[str, ...]
     """The slots that these bands go into."""
     product: Sensor
@@ -158,7 +158,8 @@ def prepare(source: Source, model: nn.Module | str | Path | Predictor, options: 
         scene, slots = _matched(whole, product, predictor, options)
         tiles = grid(scene.height, scene.width, tile=options.tile, overlap=options.overlap)
         radar = _open_radar(scene, predictor, options)
-        sensor = predictor.spec.fit(product, [slot for slot in predictor.spec.bands if slot.name in slots])
+        named = {slot.name: slot for slot in predictor.spec.bands}
+        sensor = predictor.spec.fit(product, [named[slot] for slot in slots])
         inputs = _inputs(whole, options)
         others = _others(source, whole, model)
         prepared = Prepared(whole, scene, slots, product, sensor, predictor, radar, tiles, options, inputs, others)
@@ -189,7 +190,7 @@ def _others(source: Source, whole: Scene, model: nn.Module | str | Path | Predic
 def _matched(
     whole: Scene, product: Sensor, predictor: Predictor, options: RestoreOptions
 ) -> tuple[Scene, tuple[str, ...]]:
-    """Give the scene with the bands that the network takes, and the slots that they go into."""
+    """Give the scene with the bands that the network takes, in its own order, and the slots that they go into."""
     names = [band.name for band in whole.bands]
     try:
         places = predictor.spec.match(product, names, options.bands)
@@ -198,6 +199,7 @@ def _matched(
         hint = f" Published weights that fit this scene: {', '.join(others)}." if others else ""
         raise SceneError(f"{error}{hint}") from error
     taken = [(slot.name, at) for slot, at in zip(predictor.spec.bands, places, strict=True) if at is not None]
+    taken.sort(key=lambda pair: pair[1])  # what comes out is in the order of what came
     return whole.select([at for _, at in taken]), tuple(name for name, _ in taken)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from attcr.scenes.vrt import VrtRule, check_vrt, is_vrt
 
 try:
     import rasterio
+    from rasterio._err import CPLE_BaseError
     from rasterio.errors import NotGeoreferencedWarning, RasterioError
     from rasterio.io import DatasetReader
 except ImportError as error:
@@ -50,7 +52,7 @@ def reading(what: str) -> Iterator[None]:
     """Turn what GDAL says about a file it cannot read into one sentence."""
     try:
         yield
-    except (RasterioError, OSError, ValueError, MemoryError) as error:
+    except (RasterioError, CPLE_BaseError, OSError, ValueError, MemoryError, SystemError) as error:
         if isinstance(error, SceneError):
             raise
         # GDAL's own message is the cause; rasterio's only says "Read failed. See previous exception".
@@ -67,9 +69,10 @@ def open_dataset(href: str, vrt: VrtRule = "beside") -> DatasetReader:
     drivers = [*DRIVERS, "VRT"] if vrt == "any" else list(DRIVERS)
     if is_local(href):
         path = Path(href)
-        if path.is_symlink() and not path.exists():
+        there = os.path.exists(path)  # noqa: PTH110  # a name that is too long is not there either
+        if not there and os.path.islink(path):  # noqa: PTH114
             raise SceneError(f"{name} is a link to {path.readlink()}, which does not exist: mend the link.")
-        if not path.exists():
+        if not there:
             raise SceneError(f"{name} does not exist: check the path.")
         if not path.is_file():
             raise SceneError(f"{name} is not a file: give a raster, a folder of band files or a STAC item.")
@@ -81,7 +84,7 @@ def open_dataset(href: str, vrt: VrtRule = "beside") -> DatasetReader:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotGeoreferencedWarning)
             dataset = DatasetReader(href, driver=drivers)
-    except (RasterioError, OSError, ValueError, MemoryError, OverflowError) as error:
+    except (RasterioError, CPLE_BaseError, OSError, ValueError, MemoryError, OverflowError, SystemError) as error:
         reason = redact_all(str(error).splitlines()[0] if str(error) else repr(error))
         raise SceneError(
             f"{name} cannot be opened as a raster: {reason} Expected GeoTIFF, JPEG 2000, PNG, JPEG, WebP, "

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from attcr.addresses import is_local, redact
-from attcr.errors import MissingExtraError, SceneError
-from attcr.scenes.dataset import open_dataset
+from attcr.errors import AttcrWarning, MissingExtraError, SceneError
+from attcr.scenes.dataset import open_dataset, reading
 from attcr.scenes.scene import Band, Profile, Scene
 from attcr.scenes.vrt import VrtRule
 
@@ -45,13 +48,22 @@ def open_scene(source: str | Path | Sequence[str | Path], *, vrt: VrtRule = "bes
         item = open_item(text)
         scene = _open_files(list(item.bands), redact(text), vrt, item.bands, item.companions, item.hints)
         return replace(scene, files=(text, *scene.files))
-    if is_local(text) and Path(text).is_dir():
+    if is_local(text) and os.path.isdir(text):  # noqa: PTH112  # it may be too long for a name
         return _open_folder(Path(text), vrt)
     return _open_raster(text, vrt)
 
 
 def _open_raster(href: str, vrt: VrtRule) -> Scene:
     dataset = open_dataset(href, vrt)
+    try:
+        with reading(redact(href)):
+            return _scene_of(href, dataset, vrt)
+    except BaseException:
+        dataset.close()
+        raise
+
+
+def _scene_of(href: str, dataset: DatasetReader, vrt: VrtRule) -> Scene:
     bands = [_band(dataset, href, index) for index in dataset.indexes]
     alphas = [band for band in bands if band.colour == ColorInterp.alpha]
     alpha = replace(alphas[0], name="alpha") if alphas and len(bands) > 1 else None
@@ -100,8 +112,9 @@ def _open_files(
                 known[key] = href
         if not best:
             raise SceneError(f"{source} holds no image band, only {', '.join(companions)}: give the bands too.")
-        return replace(_one_grid(source, best, datasets, companions, hints), vrt=vrt)
-    except SceneError:
+        with reading(source):
+            return replace(_one_grid(source, best, datasets, companions, hints), vrt=vrt)
+    except BaseException:
         for dataset in datasets.values():
             dataset.close()
         raise
@@ -161,17 +174,41 @@ def _profile(dataset: DatasetReader) -> Profile:
         crs=dataset.crs,
         transform=dataset.transform,
         gcps=dataset.gcps,
-        rpcs=dataset.rpcs,
+        rpcs=_rpcs(dataset),
         tags=tags,
         has_mask=MaskFlags.per_dataset in flags and MaskFlags.alpha not in flags,
     )
+
+
+def _rpcs(dataset: DatasetReader) -> Any:
+    """Give the rational polynomial coefficients; incomplete ones locate nothing and are left out, with a warning."""
+    try:
+        return dataset.rpcs
+    except (ValueError, LookupError, TypeError) as error:
+        _left_out(f"The RPCs of {redact(dataset.name)} are incomplete ({error!r})")
+        return None
+
+
+def _descriptions(dataset: DatasetReader) -> Sequence[str | None]:
+    """Give what the bands are called; names that are not UTF-8 are left out, with a warning."""
+    try:
+        found: Sequence[str | None] = dataset.descriptions
+    except UnicodeDecodeError:
+        _left_out(f"The names of the bands of {redact(dataset.name)} are not UTF-8")
+        return (None,) * dataset.count
+    return found
+
+
+def _left_out(what: str) -> None:
+    warnings.warn(f"{what} and are left out.", AttcrWarning, stacklevel=5)
 
 
 def _band(dataset: DatasetReader, href: str, index: int) -> Band:
     i = index - 1
     colour = dataset.colorinterp[i]
     tags = dataset.tags(index)
-    name = dataset.descriptions[i] or tags.get("BANDNAME")
+    description = _descriptions(dataset)[i]
+    name = description or tags.get("BANDNAME")
     if not name and colour in (ColorInterp.red, ColorInterp.green, ColorInterp.blue):
         name = colour.name
     return Band(
@@ -179,7 +216,7 @@ def _band(dataset: DatasetReader, href: str, index: int) -> Band:
         href=href,
         index=index,
         nodata=dataset.nodatavals[i],
-        description=dataset.descriptions[i],
+        description=description,
         scale=dataset.scales[i],
         offset=dataset.offsets[i],
         unit=dataset.units[i],

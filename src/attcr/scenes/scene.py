@@ -16,6 +16,7 @@ from attcr.scenes.dataset import open_dataset, reading
 from attcr.scenes.vrt import VrtRule
 
 try:
+    from rasterio._err import CPLE_BaseError
     from rasterio.enums import ColorInterp
     from rasterio.errors import RasterioError
     from rasterio.io import DatasetReader
@@ -115,7 +116,12 @@ class Scene:
 
     def with_nodata(self, nodata: float) -> Scene:
         """Give the same scene with this nodata value declared for every band."""
-        if not np.can_cast(np.min_scalar_type(nodata), self.dtype) and not np.isnan(nodata):
+        if self.dtype.kind == "f":
+            possible = not np.isfinite(nodata) or abs(nodata) <= np.finfo(self.dtype).max
+        else:
+            info = np.iinfo(self.dtype)
+            possible = float(nodata).is_integer() and info.min <= nodata <= info.max
+        if not possible:
             raise SceneError(f"nodata {nodata:g} cannot be a value of {self.dtype}: give one that can.")
         return replace(self, bands=tuple(replace(band, nodata=float(nodata)) for band in self.bands))
 
@@ -215,9 +221,12 @@ class AlignedRaster:
     def _warp(self, profile: Profile) -> WarpedVRT:
         try:
             there = transform_bounds(self._dataset.crs, profile.crs, *self._dataset.bounds)
-        except RasterioError as error:
+        except (RasterioError, CPLE_BaseError, ValueError, SystemError) as error:
             self.close()
-            raise SceneError(f"{self._name} cannot be brought to the scene's CRS: {error}") from error
+            reason = " ".join(str(error).split())[:200]
+            raise SceneError(
+                f"{self._name} cannot be brought to the scene's CRS: {reason}. Give it on the scene's grid."
+            ) from error
         xs, ys = zip(*profile.corners(), strict=True)
         if there[0] >= max(xs) or there[2] <= min(xs) or there[1] >= max(ys) or there[3] <= min(ys):
             self.close()

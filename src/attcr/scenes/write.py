@@ -21,6 +21,7 @@ try:
     import rasterio
     import rasterio.shutil
     from rasterio._err import CPLE_BaseError
+    from rasterio.crs import CRS
     from rasterio.enums import ColorInterp, Resampling
     from rasterio.errors import RasterioError
     from rasterio.windows import Window
@@ -45,6 +46,7 @@ LOSSY = (".jpg",)
 _TYPES = {".png": ("uint8", "uint16"), ".jpg": ("uint8",), ".webp": ("uint8",)}
 _COUNTS = {".png": (1, 2, 3, 4), ".jpg": (1, 3), ".webp": (3, 4)}
 ROWS_PER_BLOCK = 16
+_TAKEN = ("ns", "bidx")
 
 
 def check_target(target: Path, dtype: str, count: int) -> None:
@@ -67,7 +69,7 @@ def writing(target: Path) -> Iterator[None]:
     """Turn what the disk or GDAL says about files that cannot be written into one sentence."""
     try:
         yield
-    except (RasterioError, CPLE_BaseError, OSError) as error:
+    except (RasterioError, CPLE_BaseError, OSError, SystemError, ElementTree.ParseError) as error:
         if isinstance(error, AttcrError):
             raise
         reason = " ".join(str(error.__cause__ or error).split()).rstrip(".") or repr(error)
@@ -106,7 +108,7 @@ def create(path: Path, profile: Profile, bands: Sequence[Band]) -> None:
     try:
         with rasterio.open(new, "w", **options) as dataset:
             if profile.gcps[0]:
-                dataset.gcps = profile.gcps
+                dataset.gcps = (profile.gcps[0], profile.gcps[1] or CRS())
             if profile.rpcs:
                 dataset.rpcs = profile.rpcs
             dataset.descriptions = [band.description for band in bands]
@@ -115,15 +117,19 @@ def create(path: Path, profile: Profile, bands: Sequence[Band]) -> None:
             dataset.units = [band.unit or "" for band in bands]
             dataset.colorinterp = [band.colour for band in bands]
             for namespace, tags in profile.tags.items():
-                if tags:
+                if tags := _without_taken(tags):
                     dataset.update_tags(ns=namespace or None, **tags)
             for index, band in enumerate(bands, 1):
                 if band.colormap:
                     dataset.write_colormap(index, band.colormap)
-                if band.tags:
-                    dataset.update_tags(index, **band.tags)
-    except (RasterioError, OSError) as error:
-        raise SceneError(f"A working file cannot be made in {path.parent}: {error}") from error
+                if tags := _without_taken(band.tags):
+                    dataset.update_tags(index, **tags)
+    except (RasterioError, CPLE_BaseError, OSError, ValueError, SystemError) as error:
+        reason = " ".join(str(error.__cause__ or error).split())[:300]
+        raise SceneError(
+            f"A working file cannot be made in {path.parent}: {reason}. Check that the disk has room, and the "
+            "raster's metadata with gdalinfo."
+        ) from error
     new.replace(path)
 
 
@@ -160,7 +166,7 @@ def finish(path: Path, made: Path, profile: Profile, bands: Sequence[Band]) -> N
         valid, errors, _ = cog_validate(made, quiet=True)
         if not valid:
             raise SceneError(f"{made.name} would not be a valid COG: {'; '.join(errors)}. Please report this.")
-    _add_namespaces(made.with_name(made.name + ".aux.xml"), profile)
+    _add_tags(made.with_name(made.name + ".aux.xml"), profile, bands)
 
 
 def write_png(path: Path, picture: NDArray[np.uint8]) -> None:
@@ -208,17 +214,39 @@ def _with_nodata_of_each_band(path: Path, bands: Sequence[Band]) -> Path:
     return wrapped
 
 
-def _add_namespaces(path: Path, profile: Profile) -> None:
-    """Put tags of other namespaces than the default one into the .aux.xml, where GDAL looks for them.
+def _without_taken(tags: dict[str, str]) -> dict[str, str]:
+    """Give the tags that rasterio can set: these names are its own arguments."""
+    return {key: value for key, value in tags.items() if key not in _TAKEN}
 
-    Copying to a COG, GDAL 3.10 keeps either these (COPY_SRC_MDD) or the tags of the bands.
+
+def _add_tags(path: Path, profile: Profile, bands: Sequence[Band]) -> None:
+    """Put tags that are not in the file itself into the .aux.xml, where GDAL looks for them.
+
+    Copying to a COG, GDAL 3.10 keeps either those of other namespaces (COPY_SRC_MDD) or the tags of the bands.
     """
-    namespaces = {name: tags for name, tags in profile.tags.items() if name and tags}
-    if not namespaces:
+    of_file = {name: tags for name, tags in profile.tags.items() if name and tags}
+    if taken := {key: value for key, value in profile.tags.get("", {}).items() if key in _TAKEN}:
+        of_file[""] = taken
+    of_bands = {
+        index: taken
+        for index, band in enumerate(bands, 1)
+        if (taken := {key: value for key, value in band.tags.items() if key in _TAKEN})
+    }
+    if not of_file and not of_bands:
         return
     root = ElementTree.parse(path).getroot() if path.exists() else ElementTree.Element("PAMDataset")
-    for name, tags in namespaces.items():
-        domain = ElementTree.SubElement(root, "Metadata", domain=name)
-        for key, value in tags.items():
-            ElementTree.SubElement(domain, "MDI", key=key).text = value
+    for name, tags in of_file.items():
+        _add_metadata(root, name, tags)
+    for index, tags in of_bands.items():
+        found = next((one for one in root.iter("PAMRasterBand") if one.get("band") == str(index)), None)
+        band = ElementTree.SubElement(root, "PAMRasterBand", band=str(index)) if found is None else found
+        _add_metadata(band, "", tags)
     ElementTree.ElementTree(root).write(path)
+
+
+def _add_metadata(parent: ElementTree.Element, domain: str, tags: dict[str, str]) -> None:
+    found = next((one for one in parent.findall("Metadata") if one.get("domain", "") == domain), None)
+    if found is None:
+        found = ElementTree.SubElement(parent, "Metadata", {"domain": domain} if domain else {})
+    for key, value in tags.items():
+        ElementTree.SubElement(found, "MDI", key=key).text = value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -94,7 +95,7 @@ def _detect(scene: Scene, mask: str, sensor: Sensor, rgb: Sequence[int] | None) 
         read = _READERS[name]
     else:
         href, read = mask, classes_of_raster
-        if is_local(href) and not Path(href).exists():
+        if is_local(href) and not os.path.exists(href):  # noqa: PTH110  # it may be too long for a name
             raise SceneError(
                 f"There is no mask {href!r}: --mask is none, auto, csmask, s2cloudless, scl, qa_pixel, or a raster."
             )
