@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
 _GDAL_PATH = re.compile(r"(/vsi[a-z0-9_]+)\?[^\s\"'<>]+")
@@ -22,6 +23,21 @@ _SHORTEST = 8  # a shorter value of an environment variable may be a plain word
 def is_local(href: str) -> bool:
     """Say whether a path is on this machine's own file system."""
     return "://" not in href and not href.startswith("/vsi")
+
+
+def local_file(href: str) -> Path | None:
+    """Give the file on this machine that an address leads to, also inside a file:// URL or an archive; else None."""
+    if "\0" in href:
+        return None
+    if href.startswith("file://"):
+        return Path(href.removeprefix("file://"))
+    if is_local(href):
+        return Path(href)
+    inner = re.sub(r"^(/vsi\w+/)+", "", href).strip("{}")
+    if "://" in inner or not href.startswith("/vsi"):
+        return None
+    path = Path(inner)
+    return next((one for one in (path, *path.parents) if one.is_file()), None)
 
 
 def redact(href: str) -> str:

@@ -406,21 +406,19 @@ def restore(
     batch: Annotated[int, typer.Option(help="Tiles through the network at once.")] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+    vrt: Annotated[bool, typer.Option("--vrt", help="Take VRTs that read files and addresses elsewhere.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Keep the rows that an interrupted run left.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace what exists of the target and the files beside it.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
 ) -> None:
     """Remove the clouds of a scene: same grid, same type, clear pixels untouched, and a layer that says what is new."""
     import warnings
 
-    from attcr.errors import SceneError
-
     if len(paths) < 2:
         raise ConfigError("attcr restore takes a scene and the file to write: attcr restore IN.tif OUT.tif")
     *scene, target = paths
-    if Path(target).exists() and not overwrite and not dry_run:
-        raise SceneError(f"{target} exists: choose another name, or replace it with --overwrite.")
-
     from attcr.restore import RestoreOptions, choose_weights
 
     _quiet_rasterio()
@@ -440,6 +438,7 @@ def restore(
         sar=sar,
         nodata=nodata,
         confidence=confidence,
+        vrt="any" if vrt else "beside",
     )
     if weights is None:
         weights = choose_weights(scene, options)
@@ -447,7 +446,7 @@ def restore(
     if dry_run:
         _plan(scene, target, weights, options)
     else:
-        _restore(scene, target, weights, options, resume)
+        _restore(scene, target, weights, options, overwrite=overwrite, resume=resume)
 
 
 def _plan(scene: list[str], target: str, weights: str, options: "RestoreOptions") -> None:
@@ -461,13 +460,17 @@ def _plan(scene: list[str], target: str, weights: str, options: "RestoreOptions"
     typer.echo(f"{plan.disk / 2**20:,.0f} MiB of disk in {Path(target).parent}, most of it while working")
 
 
-def _restore(scene: list[str], target: str, weights: str, options: "RestoreOptions", resume: bool) -> None:
+def _restore(
+    scene: list[str], target: str, weights: str, options: "RestoreOptions", *, overwrite: bool, resume: bool
+) -> None:
     from attcr.restore import restore_scene
     from attcr.restore.walk import LOW_CONFIDENCE, QUALITY_NAMES
 
+    again = {"overwrite": overwrite, "resume": resume}
+
     with _progress_bar() as show:
         try:
-            result = restore_scene(scene, target, weights, options=options, resume=resume, progress=show)
+            result = restore_scene(scene, target, weights, options=options, progress=show, **again)
         except KeyboardInterrupt:
             typer.echo("attcr: stopped. Finished rows are kept: run the same command with --resume.", err=True)
             sys.exit(130)

@@ -55,7 +55,7 @@ def run_demo(
     _write(scene, cloudy)
     _write(mask, clouds[None].astype(np.uint8))
     options = RestoreOptions(mask=str(mask), sensor="rgb8")
-    result = restore_scene(scene, target, weights, options=options, progress=progress)
+    result = restore_scene(scene, target, weights, options=options, overwrite=True, progress=progress)
     with rasterio.open(target) as dataset:
         restored = dataset.read()
     truth = clear.numpy()

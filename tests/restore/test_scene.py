@@ -28,11 +28,23 @@ def coarser(factor: int) -> Affine:
     return Affine(t.a * factor, 0, t.c, 0, t.e * factor, t.f)
 
 
+LOCAL = 'LOCAL_CS["site",UNIT["metre",1]]'
+SITE = 'ENGCRS["x",EDATUM[""],CS[Cartesian,2],AXIS["e",east],AXIS["n",north],LENGTHUNIT["metre",1]]'
 SIZES = [(1, 1), (7, 300), (255, 257), (1000, 1)]
 
 
 def options(kind: str = "uint8", **more: object) -> RestoreOptions:
     return RestoreOptions(**{"sensor": SENSORS[kind], "tile": 128, "overlap": 16, **more})  # type: ignore[arg-type]
+
+
+def vrt_of(name: str, height: int, width: int, own: str = "", of_band: Callable[[int], str] = lambda _: "") -> str:
+    """A VRT of a file with three bands beside it."""
+    bands = "".join(
+        f'<VRTRasterBand dataType="Byte" band="{i}">{of_band(i)}<SimpleSource><SourceFilename relativeToVRT="1">{name}'
+        f"</SourceFilename><SourceBand>{i}</SourceBand></SimpleSource></VRTRasterBand>"
+        for i in (1, 2, 3)
+    )
+    return f'<VRTDataset rasterXSize="{width}" rasterYSize="{height}">{own}{bands}</VRTDataset>'
 
 
 def described(path: Path) -> dict[str, Any]:
@@ -110,6 +122,15 @@ def rpcs(file: Any) -> None:
     )  # fmt: skip
 
 
+def gcps_of_nowhere(file: Any) -> None:
+    points = [GroundControlPoint(r, c, c, r, 0, id=f"{r} {c}") for r in (0, 39) for c in (0, 39)]
+    file.gcps = (points, CRS())
+
+
+def blue_first(file: Any) -> None:
+    file.colorinterp = (ColorInterp.blue, ColorInterp.green, ColorInterp.red)
+
+
 def mask_band(file: Any) -> None:
     mask = np.full((60, 70), 255, np.uint8)
     mask[:20] = 0
@@ -124,6 +145,12 @@ def mask_band(file: Any) -> None:
         pytest.param(3, None, {"crs": "EPSG:4326", "transform": Affine(1e-4, 0, 10, 0, -1e-4, 50)}, id="degrees"),
         pytest.param(3, gcps, {}, id="GCPs"),
         pytest.param(3, rpcs, {}, id="RPCs"),
+        pytest.param(3, gcps_of_nowhere, {}, id="GCPs without a CRS"),
+        pytest.param(3, blue_first, {"photometric": "MINISBLACK"}, id="BGR"),
+        pytest.param(3, None, {"crs": LOCAL, "transform": Affine(1, 0, 0, 0, -1, 0)}, id="local CRS"),
+        pytest.param(3, None, {"crs": SITE, "transform": Affine(1, 0, 0, 0, -1, 0)}, id="engineering CRS"),
+        pytest.param(3, None, {**UTM, "transform": Affine(1e300, 0, 1e300, 0, 1e300, 1e300)}, id="beyond the CRS"),
+        pytest.param(3, None, {**UTM, "transform": Affine(np.nan, 0, 0, 0, np.inf, 0)}, id="no numbers"),
         pytest.param(3, mask_band, {}, id="mask band"),
         pytest.param(4, None, {"photometric": "RGB", "alpha": "YES"}, id="alpha"),
         pytest.param(13, None, {**UTM, "nodata": 9}, id="13 bands"),
@@ -136,8 +163,84 @@ def test_a_raster_keeps_what_it_had(
     source = make(tmp_path / "in.tif", values, after, **profile)
     restore_scene(source, tmp_path / "out.tif", Same(3 if "alpha" in profile else count), options=options())
     assert same_bits(read(tmp_path / "out.tif"), values)
-    assert described(tmp_path / "out.tif") == described(source)
+    assert repr(described(tmp_path / "out.tif")) == repr(described(source))
     assert cog_validate(tmp_path / "out.tif", quiet=True)[0]
+    json.loads((tmp_path / "out.json").read_text(), parse_constant=lambda word: pytest.fail(f"the item holds {word}"))
+
+
+def test_bands_reach_their_slots_by_colour_and_leave_in_the_order_they_came(tmp_path: Path) -> None:
+    values = np.stack([np.full((40, 40), value, np.uint8) for value in (40, 80, 120)])
+    source = make(tmp_path / "in.tif", values, blue_first, photometric="MINISBLACK")
+    seen: list[np.ndarray] = []
+
+    class Halving(Same):
+        def forward(self, x: Any) -> Any:
+            seen.append(x[0, :, 0, 0].numpy())
+            y = x.clone()
+            y[:, 0] /= 2
+            return y
+
+    restore_scene(source, tmp_path / "out.tif", Halving(spec=TRUE_COLOUR), options=RestoreOptions(sensor="rgb8"))
+    assert seen[0][0] > seen[0][1] > seen[0][2]  # red, which is band 3, goes in first
+    assert read(tmp_path / "out.tif")[:, 0, 0].tolist() == [40, 80, 60]
+    names = json.loads((tmp_path / "out.json").read_text())["assets"]["restored"]["bands"]
+    assert [band["name"] for band in names] == ["blue", "green", "red"]
+    chosen = RestoreOptions(sensor="rgb8", bands=("3", "2", "1"))
+    restore_scene(source, tmp_path / "out.tif", Halving(spec=TRUE_COLOUR), options=chosen, overwrite=True)
+    assert read(tmp_path / "out.tif")[:, 0, 0].tolist() == [40, 80, 60]
+
+
+@pytest.mark.parametrize("key", ["ns", "bidx", "self", "kwargs"])
+@pytest.mark.parametrize("target", ["out.tif", "out.png"])
+def test_a_tag_of_any_name_is_kept(tmp_path: Path, key: str, target: str) -> None:
+    make(tmp_path / "a.tif", noise("uint8", (3, 40, 40)))
+    tag = f'<Metadata{{}}><MDI key="{key}">hello</MDI></Metadata>'
+    own = tag.format("") + tag.format(' domain="MINE"')
+    (tmp_path / "in.vrt").write_text(vrt_of("a.tif", 40, 40, own, lambda _: tag.format("")))
+    restore_scene(tmp_path / "in.vrt", tmp_path / target, Same(), options=options())
+    with rasterio.open(tmp_path / target) as file:
+        found = [file.tags(), file.tags(ns="MINE"), file.tags(1), file.tags(3)]
+    assert [tags.get(key) for tags in found] == ["hello"] * 4
+
+
+def test_names_that_are_not_utf8_and_incomplete_rpcs_are_left_out_with_a_warning(tmp_path: Path) -> None:
+    def name_bands(file: Any) -> None:
+        file.descriptions = ["QQQQQQQQ"] * 3
+
+    source = make(tmp_path / "in.tif", noise("uint8", (3, 40, 40)), name_bands)
+    source.write_bytes(source.read_bytes().replace(b"QQQQQQQQ", b"Z\xfcrichQQ"))
+    with pytest.warns(AttcrWarning, match="not UTF-8"):
+        restore_scene(source, tmp_path / "out.tif", Same(), options=options())
+    make(tmp_path / "a.tif", noise("uint8", (3, 40, 40)))
+    for value in ("abc", "1"):
+        own = f'<Metadata domain="RPC"><MDI key="LINE_OFF">{value}</MDI></Metadata>'
+        (tmp_path / "in.vrt").write_text(vrt_of("a.tif", 40, 40, own))
+        with pytest.warns(AttcrWarning, match="incomplete"):
+            restore_scene(tmp_path / "in.vrt", tmp_path / "b.tif", Same(), options=options(), overwrite=True)
+        assert same_bits(read(tmp_path / "b.tif"), read(tmp_path / "a.tif"))
+
+
+@pytest.mark.parametrize(("nodata", "taken"), [(0.0, True), (255.0, True), (-1, False), (300, False), (0.5, False)])
+def test_nodata_of_the_user_is_a_value_of_the_type(tmp_path: Path, nodata: float, taken: bool) -> None:
+    source = make(tmp_path / "in.tif", noise("uint8", (3, 40, 40)))
+    if taken:
+        restore_scene(source, tmp_path / "out.tif", Same(), options=options(nodata=nodata))
+        with rasterio.open(tmp_path / "out.tif") as file:
+            assert file.nodata == nodata
+    else:
+        for wrong in (nodata, float("nan"), float("inf")):
+            with pytest.raises(SceneError, match="cannot be a value of uint8"):
+                restore_scene(source, tmp_path / "out.tif", Same(), options=options(nodata=wrong))
+
+
+@pytest.mark.parametrize("name", ["y" * 300 + ".tif", "y" * 300 + ".json", "y" * 300, "a\0b.tif", "a\0b.json"])
+def test_a_source_or_mask_that_no_file_can_be_is_not_there(tmp_path: Path, name: str) -> None:
+    source = make(tmp_path / "in.tif", noise("uint8", (3, 40, 40)))
+    with pytest.raises(SceneError, match="does not exist"):
+        restore_scene(tmp_path / name, tmp_path / "out.tif", Same(), options=options())
+    with pytest.raises(SceneError, match=r"no mask|does not exist"):
+        restore_scene(source, tmp_path / "out.tif", Same(), options=options(mask=str(tmp_path / name)))
+    assert [path.name for path in tmp_path.iterdir()] == ["in.tif"]
 
 
 def test_a_colour_table_is_refused_for_its_numbers_are_no_colours(tmp_path: Path) -> None:
@@ -150,13 +253,7 @@ def test_a_colour_table_is_refused_for_its_numbers_are_no_colours(tmp_path: Path
 def test_nodata_of_each_band_is_kept_and_moves_with_the_file(tmp_path: Path) -> None:
     values = noise("uint8", (3, 60, 70))
     make(tmp_path / "in.tif", values, **UTM)
-    bands = "".join(
-        f'<VRTRasterBand dataType="Byte" band="{i}"><NoDataValue>{i * 7}</NoDataValue><SimpleSource>'
-        f'<SourceFilename relativeToVRT="1">in.tif</SourceFilename><SourceBand>{i}</SourceBand>'
-        "</SimpleSource></VRTRasterBand>"
-        for i in (1, 2, 3)
-    )
-    (tmp_path / "in.vrt").write_text(f'<VRTDataset rasterXSize="70" rasterYSize="60">{bands}</VRTDataset>')
+    (tmp_path / "in.vrt").write_text(vrt_of("in.tif", 60, 70, of_band=lambda i: f"<NoDataValue>{i * 7}</NoDataValue>"))
     restore_scene(tmp_path / "in.vrt", tmp_path / "out.tif", Counting(0.0), options=options())
     with rasterio.open(tmp_path / "out.tif") as file:
         assert file.nodatavals == (7, 14, 21)
@@ -171,8 +268,8 @@ def test_a_picture_goes_in_and_out_as_png(tmp_path: Path) -> None:
     restore_scene(source, tmp_path / "out.png", Same(), options=RestoreOptions())
     assert same_bits(read(tmp_path / "out.png"), values)
     with pytest.warns(AttcrWarning, match="changes every pixel"):
-        restore_scene(source, tmp_path / "out.jpg", Same(), options=RestoreOptions())
-    assert read(tmp_path / "out.jpg").shape == values.shape
+        restore_scene(source, tmp_path / "other.jpg", Same(), options=RestoreOptions())
+    assert read(tmp_path / "other.jpg").shape == values.shape
 
 
 def test_everything_about_the_result_is_written_beside_it(tmp_path: Path) -> None:
@@ -211,7 +308,7 @@ def test_the_same_work_gives_the_same_bytes(tmp_path: Path) -> None:
     source = make(tmp_path / "in.tif", noise("uint8", (3, 150, 140)), **UTM)
     written = []
     for _ in range(2):
-        restore_scene(source, tmp_path / "out.tif", Smooth(), options=options(confidence=True))
+        restore_scene(source, tmp_path / "out.tif", Smooth(), options=options(confidence=True), overwrite=True)
         written.append({path.name: path.read_bytes() for path in sorted(tmp_path.glob("out*"))})
     assert len(written[0]) == 5
     assert written[0] == written[1]
@@ -327,7 +424,7 @@ def test_what_does_not_fit_is_refused_with_the_remedy(tmp_path: Path, changes: d
 def test_the_scene_itself_is_never_the_target(tmp_path: Path) -> None:
     source = make(tmp_path / "in.tif", noise("uint8", (3, 60, 70)))
     (tmp_path / "out.tif").symlink_to(source)
-    with pytest.raises(SceneError, match="scene itself"):
+    with pytest.raises(SceneError, match="which is read here"):
         restore_scene(source, tmp_path / "out.tif", Same(), options=options())
 
 

@@ -119,7 +119,7 @@ def megapixels_of(work: Work) -> float | None:
 def measure(work: Work) -> float | None:
     """Open a scene and give its megapixels; None where it does not open."""
     try:
-        with gdal(), open_scene(list(work.hrefs)) as scene:
+        with gdal(), open_scene(list(work.hrefs), vrt="never") as scene:
             return scene.height * scene.width / 1e6
     except AttcrError:
         return None

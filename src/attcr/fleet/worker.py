@@ -140,7 +140,7 @@ class SceneWorker:
         shutil.rmtree(folder, ignore_errors=True)
         (folder / "out").mkdir(parents=True)
         try:
-            options = options_of(work, self.job.options)
+            options = replace(options_of(work, self.job.options), vrt="never")  # rows come from anywhere
             wanted = prune_item(work, bands=options.bands, mask=options.mask)
             fetched = fetch(wanted, options) if fetched is None else fetched
             source = lay_down(wanted, fetched, folder / "in")

@@ -15,11 +15,13 @@ import numpy as np
 
 from attcr.predict import Predictor
 from attcr.restore.options import RestoreOptions
+from attcr.restore.outputs import Outputs
 from attcr.restore.prepare import Source, check_target, prepare
 from attcr.restore.publish import Preview
-from attcr.restore.resume import held, take_up
-from attcr.restore.scene import FinishedRows, RestoreResult, finished_rows, working_folder, write_scene
+from attcr.restore.resume import empty, held, make_folder
+from attcr.restore.scene import FinishedRows, RestoreResult, finished_rows, take_up_work, write_scene
 from attcr.restore.walk import Array
+from attcr.scenes import write
 from attcr.scenes.dataset import gdal
 
 if TYPE_CHECKING:
@@ -40,12 +42,12 @@ def restore_block(
     """
     options = options or RestoreOptions()
     index, count = block
-    folder = working_folder(part)
-    with gdal(), prepare(source, model, options) as job:
+    folder = Outputs(part).folder
+    with gdal(), prepare(source, model, options) as job, write.writing(part):
         rows = job.grid.rows
         first, last = (len(rows) * i // count for i in (index, index + 1))
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
+        make_folder(folder)
+        empty(folder)
         try:
             preview = Preview(folder / "preview.tif", job.scene, job.slots)
             with ZipFile(part, "w", ZIP_DEFLATED, compresslevel=1) as file:
@@ -64,20 +66,20 @@ def join_blocks(
     model: nn.Module | str | Path | Predictor,
     *,
     options: RestoreOptions | None = None,
+    overwrite: bool = False,
 ) -> RestoreResult:
     """Put the blocks of a scene together, in order, and write what `restore_scene` would have, to the byte."""
     options = options or RestoreOptions()
     target = Path(target)
     began = time.perf_counter()
     with gdal(), prepare(source, model, options) as job:
-        check_target(job, target)
-        folder = working_folder(target)
-        with held(folder, target):
+        outputs = check_target(job, target, overwrite=overwrite)
+        with write.writing(target), held(outputs.folder, target):
             try:
                 rows = (one for part in parts for one in _load_rows(part))
-                result = write_scene(job, target, take_up(folder, job.fingerprint(), False), None, rows)
+                result = write_scene(job, outputs, take_up_work(job, outputs.folder, False), None, rows)
             finally:
-                shutil.rmtree(folder)
+                shutil.rmtree(outputs.folder, ignore_errors=True)
     return replace(result, seconds=time.perf_counter() - began)
 
 

@@ -11,6 +11,7 @@ from attcr.addresses import redact
 from attcr.errors import ConfigError
 from attcr.scenes.clouds.rim import Rim
 from attcr.scenes.tiles import grid
+from attcr.scenes.vrt import VrtRule
 from attcr.sensors import SENSORS, Sensor
 
 DEFAULTS = 1
@@ -48,6 +49,9 @@ class RestoreOptions:
     confidence: bool = False
     """Run all eight flips and turns of each tile and write how much they differ."""
 
+    vrt: VrtRule = "beside"
+    """Which VRTs are taken: "beside" those of plain files in or below their own folder, "any", or "never" one."""
+
     def __post_init__(self) -> None:
         if self.batch < 1:
             raise ConfigError(f"batch is {self.batch} and must be at least 1.")
@@ -55,16 +59,18 @@ class RestoreOptions:
             raise ConfigError(f"dilate ({self.dilate}) and feather ({self.feather}) must not be negative.")
         if self.dtype not in ("float32", "bfloat16", "float16"):
             raise ConfigError(f"dtype is {self.dtype!r}; expected float32, bfloat16 or float16.")
+        if self.vrt not in ("beside", "any", "never"):
+            raise ConfigError(f"vrt is {self.vrt!r}; expected beside, any or never.")
         if isinstance(self.sensor, str) and self.sensor not in SENSORS:
             raise ConfigError(f"There is no sensor {self.sensor!r}; --sensor is one of {', '.join(SENSORS)}.")
         grid(1, 1, tile=self.tile, overlap=self.overlap)
 
     def describe(self) -> dict[str, Any]:
-        """Give the options that decide the result, as plain values: device and batch do not."""
+        """Give the options that decide the result, as plain values: device, batch and vrt do not."""
         told = asdict(self)
         told["sar"] = redact(self.sar) if self.sar else None
         told["mask"] = redact(self.mask)
-        return {key: value for key, value in told.items() if key not in ("device", "batch")}
+        return {key: value for key, value in told.items() if key not in ("device", "batch", "vrt")}
 
     def digest(self) -> str:
         """Give a sha256 of the options that decide the result and are not at their default.

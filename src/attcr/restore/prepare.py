@@ -8,6 +8,7 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +19,12 @@ from attcr.addresses import is_local, redact
 from attcr.errors import AttcrWarning, SceneError
 from attcr.predict import Predictor, open_predictor
 from attcr.restore.fit import fitting
+from attcr.restore.inputs import identity_of
 from attcr.restore.options import RestoreOptions
+from attcr.restore.outputs import Outputs
 from attcr.restore.walk import Walk
 from attcr.scenes import write
-from attcr.scenes.clouds.find import find_clouds, sensor_of
+from attcr.scenes.clouds.find import find_clouds, mask_file, sensor_of
 from attcr.scenes.clouds.rim import CloudMap
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import AlignedRaster, Scene
@@ -45,7 +48,7 @@ class Prepared:
     whole: Scene
     """With all its bands, for the detectors."""
     scene: Scene
-    """With the bands that the network takes, in its order."""
+    """With the bands that the network takes, in the scene's own order."""
     slots: tuple[str, ...]
     """The slots that these bands go into."""
     product: Sensor
@@ -56,6 +59,10 @@ class Prepared:
     radar: AlignedRaster | None
     grid: Grid
     options: RestoreOptions
+    inputs: tuple[str, ...]
+    """Addresses of what decides the result: the scene's files, its mask, radar."""
+    others: tuple[str, ...]
+    """Addresses of what is read or came along beside those: weights, masks that are not asked for."""
 
     def __enter__(self) -> Prepared:
         return self
@@ -87,11 +94,21 @@ class Prepared:
         each = 7 * bands * self.scene.dtype.itemsize // 3 + 3 + spread  # a working raster, its overviews, the COG
         return self.scene.height * self.scene.width * each
 
+    @property
+    def read(self) -> tuple[str, ...]:
+        """Addresses of all that is read or came along, none of which is ever written over."""
+        return (*self.inputs, *self.others)
+
+    @cached_property
+    def identities(self) -> dict[str, tuple[str, ...] | None]:
+        """What each input was when this run began; None for one that its server tells nothing of."""
+        return {href: identity_of(href) for href in self.inputs}
+
     def fingerprint(self) -> str:
         """Give a sha256 of all that decides the result."""
         told = {
             "attcr": attcr.__version__,
-            "input": self.scene.identity,
+            "input": [identity or (redact(href), "unknown") for href, identity in self.identities.items()],
             "bands": [(band.name, redact(band.href), band.index) for band in self.scene.bands],
             "slots": self.slots,
             "sensor": repr(self.sensor),
@@ -132,7 +149,7 @@ class Prepared:
 
 def prepare(source: Source, model: nn.Module | str | Path | Predictor, options: RestoreOptions) -> Prepared:
     """Open a scene and refuse it, saying why and what to do, unless it fits the weights."""
-    whole = open_scene(source)
+    whole = open_scene(source, vrt=options.vrt)
     try:
         if options.nodata is not None:
             whole = whole.with_nodata(options.nodata)
@@ -146,8 +163,11 @@ def prepare(source: Source, model: nn.Module | str | Path | Predictor, options: 
         scene, slots = _matched(whole, product, predictor, options)
         tiles = grid(scene.height, scene.width, tile=options.tile, overlap=options.overlap)
         radar = _open_radar(scene, predictor, options)
-        sensor = predictor.spec.fit(product, [slot for slot in predictor.spec.bands if slot.name in slots])
-        prepared = Prepared(whole, scene, slots, product, sensor, predictor, radar, tiles, options)
+        named = {slot.name: slot for slot in predictor.spec.bands}
+        sensor = predictor.spec.fit(product, [named[slot] for slot in slots])
+        inputs = _inputs(whole, options)
+        others = _others(source, whole, model)
+        prepared = Prepared(whole, scene, slots, product, sensor, predictor, radar, tiles, options, inputs, others)
         limit = min(MEMORY_LIMIT, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
         if prepared.memory > limit:
             raise SceneError(
@@ -161,10 +181,21 @@ def prepare(source: Source, model: nn.Module | str | Path | Predictor, options: 
     return prepared
 
 
+def _inputs(whole: Scene, options: RestoreOptions) -> tuple[str, ...]:
+    beside = (mask_file(whole, options.mask), options.sar)
+    return tuple(dict.fromkeys([*whole.files, *(href for href in beside if href)]))
+
+
+def _others(source: Source, whole: Scene, model: nn.Module | str | Path | Predictor) -> tuple[str, ...]:
+    named = [source] if isinstance(source, (str, Path)) else source
+    weights = [str(model)] if isinstance(model, (str, Path)) else []
+    return (*map(str, named), *whole.companions.values(), *weights)
+
+
 def _matched(
     whole: Scene, product: Sensor, predictor: Predictor, options: RestoreOptions
 ) -> tuple[Scene, tuple[str, ...]]:
-    """Give the scene with the bands that the network takes, and the slots that they go into."""
+    """Give the scene with the bands that the network takes, in its own order, and the slots that they go into."""
     names = [band.name for band in whole.bands]
     try:
         places = predictor.spec.match(product, names, options.bands)
@@ -173,6 +204,7 @@ def _matched(
         hint = f" Published weights that fit this scene: {', '.join(others)}." if others else ""
         raise SceneError(f"{error}{hint}") from error
     taken = [(slot.name, at) for slot, at in zip(predictor.spec.bands, places, strict=True) if at is not None]
+    taken.sort(key=lambda pair: pair[1])  # what comes out is in the order of what came
     return whole.select([at for _, at in taken]), tuple(name for name, _ in taken)
 
 
@@ -190,7 +222,7 @@ def _open_radar(scene: Scene, predictor: Predictor, options: RestoreOptions) -> 
             f"These weights take radar ({names} in dB) beside the optical bands and none came: give it with --sar "
             "FILE, or use weights without radar."
         )
-    radar = AlignedRaster(options.sar, scene.profile)
+    radar = AlignedRaster(options.sar, scene.profile, scene.vrt)
     if radar.count != len(wanted):
         radar.close()
         raise SceneError(f"{redact(options.sar)} has {radar.count} bands and the weights take {len(wanted)} ({names}).")
@@ -206,15 +238,15 @@ def _check_values(scene: Scene, sensor: Sensor) -> None:
     check_values(sensor, np.concatenate(strips, axis=1), np.concatenate(seen, axis=1))
 
 
-def check_target(job: Prepared, target: Path) -> None:
-    """Refuse a target that cannot be written, or that is the scene itself."""
+def check_target(job: Prepared, target: Path, *, overwrite: bool) -> Outputs:
+    """Name all files of a result, or refuse: what cannot be written, is an input, or exists already."""
     if not is_local(str(target)):
         raise SceneError(f"{redact(str(target))} is not a local file: write to disk and copy it up.")
     count = len(job.scene.bands) + bool(job.scene.alpha)
     write.check_target(target, job.scene.profile.dtype, count)
     write.check_space(target.parent, job.disk)
-    if any(is_local(band.href) and Path(band.href).resolve() == target.resolve() for band in job.whole.bands):
-        raise SceneError(f"{target} is the scene itself: write to another file.")
+    outputs = Outputs(target, job.has_spread, overwrite)
+    outputs.check(job.read)
     if target.suffix.lower() in (".jpg", ".jpeg"):
         warnings.warn(
             f"{target.name} is JPEG, which changes every pixel a little: write .tif or .png to keep clear "
@@ -222,3 +254,4 @@ def check_target(job: Prepared, target: Path) -> None:
             AttcrWarning,
             stacklevel=4,
         )
+    return outputs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 from rasterio.enums import ColorInterp
 
 import attcr
-from attcr.files import write_whole
+from attcr.files import to_disk
+from attcr.restore.outputs import Outputs
 from attcr.restore.prepare import Prepared
 from attcr.restore.resume import State
 from attcr.restore.walk import NODATA, QUALITY_COLOURS, QUALITY_NAMES, Array
@@ -54,28 +56,45 @@ def _side_layers(job: Prepared) -> Layers:
 
 def publish(
     job: Prepared,
-    target: Path,
+    outputs: Outputs,
     layers: Layers,
     state: State,
     preview: Preview,
-) -> dict[str, Path]:
-    """Give every file its name, the item last: where it is, all is there."""
-    from attcr.scenes.pystac import item_of
-
+) -> None:
+    """Make every file in the working folder, then give each its name, the item last: where it is, all is there."""
     scene, folder = job.scene, state.folder
     if scene.profile.has_mask:
         for top in range(0, scene.height, 1024):
             mask = scene.read_mask(top, min(top + 1024, scene.height))
             if mask is not None:
                 write.write_mask_rows(folder / "restored.tif", top, mask)
-    files = {name: _beside(target, f"_{name}.tif") for name in layers}
-    files["restored"] = target
-    files["preview"] = _beside(target, "_preview.png")
-    files["item"] = _beside(target, ".json")
-    files["item"].unlink(missing_ok=True)
+    made = folder / "publish"
+    shutil.rmtree(made, ignore_errors=True)
+    made.mkdir()
     for name, (profile, bands) in layers.items():
-        write.publish(folder / f"{name}.tif", files[name], profile, bands)
-    write.write_png(files["preview"], preview.picture())
+        write.finish(folder / f"{name}.tif", made / outputs.rasters[name].name, profile, bands)
+    write.write_png(made / outputs.preview.name, preview.picture())
+    (made / outputs.item.name).write_text(_item(job, outputs, state))
+    for path in made.iterdir():
+        to_disk(path)
+    if not state.publishing:
+        outputs.check(job.read)  # again: the work may have taken hours
+        state.publishing = True
+        state.save()
+    outputs.item.unlink(missing_ok=True)  # there are never new pixels under an old item
+    for path in outputs:
+        if (made / path.name).exists():
+            (made / path.name).replace(path)
+        elif path.suffix == ".xml":
+            path.unlink(missing_ok=True)
+    to_disk(outputs.target.parent)
+
+
+def _item(job: Prepared, outputs: Outputs, state: State) -> str:
+    """Give the text of the item that says what was made, and how."""
+    from attcr.scenes.pystac import item_of
+
+    scene = job.scene
     titles = {
         "restored": "The scene without cloud",
         "quality": "; ".join(f"{value} {name}" for value, name in enumerate(QUALITY_NAMES)),
@@ -84,7 +103,8 @@ def publish(
         else "Standard deviation over eight flips and turns, as a part of the model's range",
         "preview": "Before and after",
     }
-    assets = {name: (path, titles[name]) for name, path in files.items() if name != "item"}
+    files = {**outputs.rasters, "preview": outputs.preview}
+    assets = {name: (path, titles[name]) for name, path in files.items()}
     properties = {
         "processing:software": {"attcr": attcr.__version__},
         "attcr:weights_sha256": job.predictor.identity["weights_sha256"],
@@ -96,12 +116,7 @@ def publish(
         "attcr:fingerprint": state.fingerprint,
         "attcr:pixels": dict(zip(QUALITY_NAMES, state.pixels, strict=True)),
     }
-    write_whole(files["item"], item_of(scene, target, assets, properties))
-    return files
-
-
-def _beside(target: Path, ending: str) -> Path:
-    return target.with_name(target.stem + ending)
+    return item_of(scene, outputs.target, assets, properties)
 
 
 class Preview:

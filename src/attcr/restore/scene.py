@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import shutil
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from attcr.addresses import redact
-from attcr.errors import SceneError
+from attcr.errors import AttcrWarning, SceneError
 from attcr.predict import Predictor
 from attcr.restore.options import RestoreOptions
+from attcr.restore.outputs import Outputs
 from attcr.restore.prepare import Prepared, Source, check_target, prepare
 from attcr.restore.publish import Preview, layers_of, publish
-from attcr.restore.resume import State, held, take_up
+from attcr.restore.resume import State, held, read_state, take_up
 from attcr.restore.walk import QUALITY_NAMES, Array, Strip
 from attcr.scenes import write
 from attcr.scenes.dataset import gdal
@@ -85,25 +88,26 @@ def restore_scene(
     model: nn.Module | str | Path | Predictor,
     *,
     options: RestoreOptions | None = None,
+    overwrite: bool = False,
     resume: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> RestoreResult:
     """Restore a scene and write it with the grid, type and metadata that it came with.
 
-    Beside `target` go its quality raster, a preview, with `confidence` the spread, and last a STAC item that
-    says how it was made. Each file appears whole or not at all. With `resume`, rows that an interrupted run
+    Beside `target` go its quality raster, a preview, the spread where there is one, and last a STAC item that
+    says how it was made. Each file appears whole or not at all. One that exists is refused before any work unless
+    `overwrite` says to replace it; an input is never replaced. With `resume`, rows that an interrupted run
     of the same work left behind are kept. The same input, weights and options give the same bytes.
     """
     options = options or RestoreOptions()
     target = Path(target)
     began = time.perf_counter()
     with gdal(), prepare(source, model, options) as job:
-        check_target(job, target)
-        folder = working_folder(target)
-        with held(folder, target):
-            state = take_up(folder, job.fingerprint(), resume)
+        outputs = check_target(job, target, overwrite=overwrite or (resume and was_publishing(job, target)))
+        folder = outputs.folder
+        with write.writing(target), held(folder, target):
             try:
-                result = write_scene(job, target, state, progress)
+                result = write_scene(job, outputs, take_up_work(job, folder, resume), progress)
             except KeyboardInterrupt:
                 raise
             except BaseException:
@@ -125,16 +129,11 @@ def plan_scene(
     options = options or RestoreOptions()
     target = Path(target)
     with gdal(), prepare(source, model, options) as job:
-        check_target(job, target)
-        folder = target.with_name(f".{target.name}.plan")
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        try:
-            walk = job.walk(job.find_clouds(folder), None)
+        check_target(job, target, overwrite=True)
+        with write.writing(target), TemporaryDirectory(prefix=".attcr-plan-", dir=target.parent) as folder:
+            walk = job.walk(job.find_clouds(Path(folder)), None)
             rows = job.grid.rows
             to_run = sum(len(walk.tiles_to_run(row)) for row in rows)
-        finally:
-            shutil.rmtree(folder)
         x = np.zeros((1, len(job.predictor.spec.slots), job.grid.tile_height, job.grid.tile_width), np.float32)
         walk.changes(x)  # the first one also warms up
         began = time.perf_counter()
@@ -178,14 +177,28 @@ def finished_rows(scene: Scene, preview: Preview, strip: Strip) -> FinishedRows:
     return FinishedRows(strip.top, layers, preview.rows(strip.top, strip.came, strip.values), pixels)
 
 
-def working_folder(target: Path) -> Path:
-    """Give the folder for unfinished files, beside the target."""
-    return target.with_name(f".{target.name}.attcr")
+def was_publishing(job: Prepared, target: Path) -> bool:
+    """Say whether an interrupted run of this job had begun to give files their names: they are its own."""
+    state = read_state(Outputs(target).folder)
+    return state is not None and state.publishing and state.fingerprint == job.fingerprint()
+
+
+def take_up_work(job: Prepared, folder: Path, resume: bool) -> State:
+    """Give the state of an interrupted run of this job, or a new one in an empty folder."""
+    untold = [redact(href) for href, identity in job.identities.items() if identity is None]
+    if resume and untold:
+        warnings.warn(
+            f"{untold[0]} may have changed since, and its server does not tell: starting anew.",
+            AttcrWarning,
+            stacklevel=3,
+        )
+    strips = {0, *job.grid.rows, job.scene.height}
+    return take_up(folder, job.fingerprint(), resume=resume and not untold, strips=strips, width=job.scene.width)
 
 
 def write_scene(
     job: Prepared,
-    target: Path,
+    outputs: Outputs,
     state: State,
     progress: Callable[[Progress], None] | None,
     ready: Iterator[FinishedRows] | None = None,
@@ -200,23 +213,23 @@ def write_scene(
     if not state.has_clouds:
         for name, (profile, described) in layers.items():
             write.create(state.folder / f"{name}.tif", profile, described)
-        state.has_clouds = True
-        state.save()
-    if not state.row:
         preview.create()
+        state.has_clouds = True
+        state.sizes = {path.name: path.stat().st_size for path in state.folder.glob("*.tif")}
+        state.save()
     for rows in ready:
         _keep(rows, state, preview)
     if state.row != job.scene.height:
         raise SceneError(f"Of {job.scene.height} rows {state.row} came: run it again.")
     report(Progress("write", 0, 1))
-    files = publish(job, target, layers, state, preview)
+    publish(job, outputs, layers, state, preview)
     report(Progress("write", 1, 1))
     return RestoreResult(
-        target=target,
-        quality=files["quality"],
-        spread=files.get("spread"),
-        item=files["item"],
-        preview=files["preview"],
+        target=outputs.target,
+        quality=outputs.rasters["quality"],
+        spread=outputs.rasters.get("spread"),
+        item=outputs.item,
+        preview=outputs.preview,
         tiles=len(job.grid),
         tiles_run=count.done,
         resumed_row=resumed,

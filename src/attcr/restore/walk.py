@@ -87,7 +87,7 @@ class Walk:
     """The walk of the pixels: rows in, tiles through the network, blended rows out."""
 
     rows: Rows
-    """The image's bands, those that the network takes, in the order of its slots."""
+    """The image's bands, those that the network takes."""
     predictor: Predictor
     sensor: Sensor
     """Fitted to the network (`InputSpec.fit`)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,17 +12,19 @@ import numpy as np
 
 from attcr.addresses import is_local, redact, redact_all
 from attcr.errors import MissingExtraError, SceneError
+from attcr.scenes.vrt import VrtRule, check_vrt, is_vrt
 
 try:
     import rasterio
+    from rasterio._err import CPLE_BaseError
     from rasterio.env import env_ctx_if_needed
     from rasterio.errors import NotGeoreferencedWarning, RasterioError
     from rasterio.io import DatasetReader
 except ImportError as error:
     raise MissingExtraError("rasterio", "scenes") from error
 
-# Formats with pixels of their own, and VRT. Services stay out: a text file must not open a URL.
-DRIVERS = ("GTiff", "JP2OpenJPEG", "PNG", "JPEG", "WEBP", "HFA", "ENVI", "BMP", "VRT")
+# Formats with pixels of their own. Services stay out: a text file must not open a URL. VRTs are looked into first.
+DRIVERS = ("GTiff", "JP2OpenJPEG", "PNG", "JPEG", "WEBP", "HFA", "ENVI", "BMP")
 BIGGEST_SCENE = 1 << 34  # pixels: 140 Sentinel-2 tiles at 10 m
 BIGGEST_BLOCK = 1 << 30  # bytes GDAL must hold at once to give us one row
 BOMB_RATIO = 500  # deflate reaches 1032 on zeros; a scene comes nowhere near
@@ -50,7 +53,7 @@ def reading(what: str) -> Iterator[None]:
     """Turn what GDAL says about a file it cannot read into one sentence."""
     try:
         yield
-    except (RasterioError, OSError, ValueError, MemoryError) as error:
+    except (RasterioError, CPLE_BaseError, OSError, ValueError, MemoryError, SystemError) as error:
         if isinstance(error, SceneError):
             raise
         # GDAL's own message is the cause; rasterio's only says "Read failed. See previous exception".
@@ -61,24 +64,28 @@ def reading(what: str) -> Iterator[None]:
         ) from error
 
 
-def open_dataset(href: str) -> DatasetReader:
-    """Open one raster for reading, or say in one sentence why not."""
+def open_dataset(href: str, vrt: VrtRule = "beside") -> DatasetReader:
+    """Open one raster for reading, or say in one sentence why not; `vrt` says which VRTs are taken."""
     name = redact(href)
+    drivers = [*DRIVERS, "VRT"] if vrt == "any" else list(DRIVERS)
     if is_local(href):
         path = Path(href)
-        if path.is_symlink() and not path.exists():
+        there = os.path.exists(path)  # noqa: PTH110  # a name that is too long is not there either
+        if not there and os.path.islink(path):  # noqa: PTH114
             raise SceneError(f"{name} is a link to {path.readlink()}, which does not exist: mend the link.")
-        if not path.exists():
+        if not there:
             raise SceneError(f"{name} does not exist: check the path.")
         if not path.is_file():
             raise SceneError(f"{name} is not a file: give a raster, a folder of band files or a STAC item.")
         if path.stat().st_size == 0:
             raise SceneError(f"{name} is empty (0 bytes): fetch it again.")
+        if vrt != "any":
+            drivers = _drivers_of(path, vrt)
     try:
         with env_ctx_if_needed(), warnings.catch_warnings():  # GDAL's drivers, where nobody called `gdal()`
             warnings.simplefilter("ignore", NotGeoreferencedWarning)
-            dataset = DatasetReader(href, driver=list(DRIVERS))
-    except (RasterioError, OSError, ValueError, MemoryError, OverflowError) as error:
+            dataset = DatasetReader(href, driver=drivers)
+    except (RasterioError, CPLE_BaseError, OSError, ValueError, MemoryError, OverflowError, SystemError) as error:
         reason = redact_all(str(error).splitlines()[0] if str(error) else repr(error))
         raise SceneError(
             f"{name} cannot be opened as a raster: {reason} Expected GeoTIFF, JPEG 2000, PNG, JPEG, WebP, "
@@ -90,6 +97,23 @@ def open_dataset(href: str) -> DatasetReader:
         dataset.close()
         raise
     return dataset
+
+
+def _drivers_of(path: Path, vrt: VrtRule) -> list[str]:
+    """Give the formats to open a local file as; refuse a VRT that the rule does not take."""
+    try:
+        for beside in (path.with_name(path.name + ending) for ending in (".msk", ".ovr")):
+            if beside.is_file() and is_vrt(beside):  # GDAL opens these by itself, in any format
+                raise SceneError(f"{beside} is a VRT, which is not taken beside {path.name}: remove it.")
+        if not is_vrt(path):
+            return list(DRIVERS)
+        if vrt == "never":
+            raise SceneError(f"{path} is a VRT, and none are taken here: give the files that it names.")
+        for source in check_vrt(path):
+            open_dataset(str(source), "never").close()  # or GDAL would open it in any format
+    except OSError as error:
+        raise SceneError(f"{path} cannot be read: {error.strerror}. Check the name and its rights.") from error
+    return ["VRT"]
 
 
 def _check(dataset: DatasetReader, name: str) -> None:

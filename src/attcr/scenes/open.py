@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from attcr.addresses import is_local, redact
-from attcr.errors import MissingExtraError, SceneError
-from attcr.scenes.dataset import open_dataset
+from attcr.errors import AttcrWarning, MissingExtraError, SceneError
+from attcr.scenes.dataset import open_dataset, reading
 from attcr.scenes.scene import Band, Profile, Scene
+from attcr.scenes.vrt import VrtRule
 
 try:
     from rasterio.enums import ColorInterp, MaskFlags
@@ -28,46 +32,61 @@ BAND_IN_NAME = re.compile(r"(?:^|_)(B(?:\d{1,2}|8A)|SCL|QA_PIXEL)(?:_\d+m)?\.\w+
 _PRODUCT_TAGS = ("PROCESSING_BASELINE", "PROCESSING_LEVEL", "PRODUCT_URI", "LANDSAT_PRODUCT_ID")
 
 
-def open_scene(source: str | Path | Sequence[str | Path]) -> Scene:
-    """Open a raster, a list of band files, a SAFE-like folder, or a STAC item (.json); local, http or s3."""
+def open_scene(source: str | Path | Sequence[str | Path], *, vrt: VrtRule = "beside") -> Scene:
+    """Open a raster, a list of band files, a SAFE-like folder, or a STAC item (.json); local, http or s3.
+
+    `vrt` says which VRTs are taken: of files in their own folder ("beside"), "any", or "never" one.
+    """
     if not isinstance(source, (str, Path)):
         if len(source) == 1:
-            return open_scene(source[0])
-        return _open_files([str(href) for href in source], " ".join(redact(str(href)) for href in source))
+            return open_scene(source[0], vrt=vrt)
+        return _open_files([str(href) for href in source], " ".join(redact(str(href)) for href in source), vrt)
     text = str(source)
     if text.lower().endswith((".json", ".geojson")):
         from attcr.scenes.pystac import open_item  # here, so that a plain raster needs no pystac
 
         item = open_item(text)
-        return _open_files(list(item.bands), redact(text), item.bands, item.companions, item.hints)
-    if is_local(text) and Path(text).is_dir():
-        return _open_folder(Path(text))
-    return _open_raster(text)
+        scene = _open_files(list(item.bands), redact(text), vrt, item.bands, item.companions, item.hints)
+        return replace(scene, files=(text, *scene.files))
+    if is_local(text) and os.path.isdir(text):  # noqa: PTH112  # it may be too long for a name
+        return _open_folder(Path(text), vrt)
+    return _open_raster(text, vrt)
 
 
-def _open_raster(href: str) -> Scene:
-    dataset = open_dataset(href)
+def _open_raster(href: str, vrt: VrtRule) -> Scene:
+    dataset = open_dataset(href, vrt)
+    try:
+        with reading(redact(href)):
+            return _scene_of(href, dataset, vrt)
+    except BaseException:
+        dataset.close()
+        raise
+
+
+def _scene_of(href: str, dataset: DatasetReader, vrt: VrtRule) -> Scene:
     bands = [_band(dataset, href, index) for index in dataset.indexes]
     alphas = [band for band in bands if band.colour == ColorInterp.alpha]
     alpha = replace(alphas[0], name="alpha") if alphas and len(bands) > 1 else None
     kept = tuple(band for band in bands if alpha is None or band.index != alpha.index)
     hints = _hints([href], [dataset])
-    return Scene(redact(href), kept, _profile(dataset), alpha, {}, hints, _identity([href]), {href: dataset})
+    identity, files = _identity([href]), _files({href: dataset})
+    return Scene(redact(href), kept, _profile(dataset), alpha, {}, hints, identity, files, vrt, {href: dataset})
 
 
-def _open_folder(folder: Path) -> Scene:
+def _open_folder(folder: Path, vrt: VrtRule) -> Scene:
     files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
     named = [path for path in files if BAND_IN_NAME.search(path.name)]
     if not named:
         raise SceneError(
             f"{folder} holds no band files: expected names that end in a band, such as _B02_10m.jp2 or _SR_B4.TIF."
         )
-    return _open_files([str(path) for path in named], str(folder))
+    return _open_files([str(path) for path in named], str(folder), vrt)
 
 
 def _open_files(
     hrefs: Sequence[str],
     source: str,
+    vrt: VrtRule,
     names: dict[str, str] | None = None,
     companions: dict[str, str] | None = None,
     hints: dict[str, str] | None = None,
@@ -80,7 +99,7 @@ def _open_files(
         for href in hrefs:
             found = BAND_IN_NAME.search(redact(href))
             name = names[href] if names else found.group(1).upper() if found else Path(redact(href)).stem
-            dataset = open_dataset(href)
+            dataset = open_dataset(href, vrt)
             datasets[href] = dataset
             beside = name.lower()
             known = companions if beside in ("scl", "qa_pixel") else best
@@ -93,8 +112,9 @@ def _open_files(
                 known[key] = href
         if not best:
             raise SceneError(f"{source} holds no image band, only {', '.join(companions)}: give the bands too.")
-        return _one_grid(source, best, datasets, companions, hints)
-    except SceneError:
+        with reading(source):
+            return replace(_one_grid(source, best, datasets, companions, hints), vrt=vrt)
+    except BaseException:
         for dataset in datasets.values():
             dataset.close()
         raise
@@ -132,12 +152,13 @@ def _one_grid(
     point = finest.tags().get("AREA_OR_POINT")
     profile = replace(_profile(finest), tags={"": {"AREA_OR_POINT": point} if point else {}}, has_mask=False)
     used = {href: datasets[href] for href in files.values()}
+    read = _files(datasets)
     for href, dataset in datasets.items():
         if href not in used:
             dataset.close()
     told = {**_hints(list(files.values()), list(used.values())), **(hints or {})}
     told["name"] = f"{source} {told['name']}"
-    return Scene(source, tuple(bands), profile, None, companions, told, _identity(files.values()), used)
+    return Scene(source, tuple(bands), profile, None, companions, told, _identity(files.values()), read, _datasets=used)
 
 
 def _profile(dataset: DatasetReader) -> Profile:
@@ -153,17 +174,41 @@ def _profile(dataset: DatasetReader) -> Profile:
         crs=dataset.crs,
         transform=dataset.transform,
         gcps=dataset.gcps,
-        rpcs=dataset.rpcs,
+        rpcs=_rpcs(dataset),
         tags=tags,
         has_mask=MaskFlags.per_dataset in flags and MaskFlags.alpha not in flags,
     )
+
+
+def _rpcs(dataset: DatasetReader) -> Any:
+    """Give the rational polynomial coefficients; incomplete ones locate nothing and are left out, with a warning."""
+    try:
+        return dataset.rpcs
+    except (ValueError, LookupError, TypeError) as error:
+        _left_out(f"The RPCs of {redact(dataset.name)} are incomplete ({error!r})")
+        return None
+
+
+def _descriptions(dataset: DatasetReader) -> tuple[str | None, ...]:
+    """Give what the bands are called; names that are not UTF-8 are left out, with a warning."""
+    try:
+        found: tuple[str | None, ...] = tuple(dataset.descriptions)
+    except UnicodeDecodeError:
+        _left_out(f"The names of the bands of {redact(dataset.name)} are not UTF-8")
+        return (None,) * int(dataset.count)
+    return found
+
+
+def _left_out(what: str) -> None:
+    warnings.warn(f"{what} and are left out.", AttcrWarning, stacklevel=5)
 
 
 def _band(dataset: DatasetReader, href: str, index: int) -> Band:
     i = index - 1
     colour = dataset.colorinterp[i]
     tags = dataset.tags(index)
-    name = dataset.descriptions[i] or tags.get("BANDNAME")
+    description = _descriptions(dataset)[i]
+    name = description or tags.get("BANDNAME")
     if not name and colour in (ColorInterp.red, ColorInterp.green, ColorInterp.blue):
         name = colour.name
     return Band(
@@ -171,7 +216,7 @@ def _band(dataset: DatasetReader, href: str, index: int) -> Band:
         href=href,
         index=index,
         nodata=dataset.nodatavals[i],
-        description=dataset.descriptions[i],
+        description=description,
         scale=dataset.scales[i],
         offset=dataset.offsets[i],
         unit=dataset.units[i],
@@ -191,6 +236,15 @@ def _hints(hrefs: Sequence[str], datasets: Sequence[DatasetReader]) -> dict[str,
     for dataset in datasets:
         hints |= {key: value for key, value in dataset.tags().items() if key in _PRODUCT_TAGS}
     return hints
+
+
+def _files(datasets: Mapping[str, DatasetReader]) -> tuple[str, ...]:
+    """Give every address that these datasets are read from; of what is elsewhere, only its own."""
+    found = list(datasets)
+    for href, dataset in datasets.items():
+        if is_local(href):
+            found += dataset.files
+    return tuple(dict.fromkeys(found))
 
 
 def _identity(hrefs: Iterable[str]) -> tuple[tuple[str, int, int], ...]:

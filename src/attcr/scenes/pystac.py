@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from attcr.scenes.scene import Profile, Scene
 
 try:
     import pystac
+    from rasterio._err import CPLE_BaseError
     from rasterio.errors import RasterioError
     from rasterio.warp import transform_geom
 except ImportError as error:
@@ -40,7 +43,7 @@ class ItemBands:
 def open_item(href: str) -> ItemBands:
     """Read a STAC item's bands; the pixels stay where they are."""
     name = redact(href)
-    if is_local(href) and not Path(href).is_file():
+    if is_local(href) and not os.path.isfile(href):  # noqa: PTH113  # it may be too long for a name
         raise SceneError(f"{name} does not exist: check the path.")
     try:
         item = pystac.Item.from_file(href)
@@ -101,7 +104,7 @@ def item_of(scene: Scene, target: Path, files: Mapping[str, tuple[Path, str]], p
             **properties,
             "attcr:datetime_from": source,
             "proj:shape": [profile.height, profile.width],
-            "proj:transform": list(profile.transform)[:6],
+            "proj:transform": _finite(profile.transform),
         },
     )
     code = profile.crs.to_authority() if profile.crs else None
@@ -122,6 +125,12 @@ def item_of(scene: Scene, target: Path, files: Mapping[str, tuple[Path, str]], p
     return json.dumps(item.to_dict(include_self_link=False, transform_hrefs=False), indent=2) + "\n"
 
 
+def _finite(transform: Any) -> list[float] | None:
+    """Give the six numbers of a transform; None where one is no number, which JSON has no word for."""
+    numbers = [float(number) for number in list(transform)[:6]]
+    return numbers if all(map(math.isfinite, numbers)) else None
+
+
 def _level(item: pystac.Item) -> str:
     told = str(item.properties.get("processing:level") or item.collection_id or "").lower()
     return "Level-2A" if "l2" in told else "Level-1C" if "l1" in told else ""
@@ -134,10 +143,12 @@ def _footprint(profile: Profile) -> tuple[dict[str, Any] | None, list[float] | N
     ring = {"type": "Polygon", "coordinates": [[*corners, corners[0]]]}
     try:
         outline: dict[str, Any] = transform_geom(profile.crs, "EPSG:4326", ring, precision=7)
-    except RasterioError:
+    except (RasterioError, CPLE_BaseError, ValueError, SystemError):  # a local CRS, or a place outside the projection
         return None, None
     points = [tuple(point[:2]) for point in outline["coordinates"][0]]
     lon, lat = [x for x, _ in points], [y for _, y in points]
+    if not all(map(math.isfinite, (*lon, *lat))):
+        return None, None
     geometry = {"type": "Polygon", "coordinates": [[list(point) for point in points]]}
     return geometry, [min(lon), min(lat), max(lon), max(lat)]
 

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from attcr.addresses import redact
 from attcr.errors import MissingExtraError, SceneError
 from attcr.scenes.dataset import open_dataset, reading
+from attcr.scenes.vrt import VrtRule
 
 try:
+    from rasterio._err import CPLE_BaseError
     from rasterio.enums import ColorInterp
     from rasterio.errors import RasterioError
     from rasterio.io import DatasetReader
@@ -87,6 +89,10 @@ class Scene:
     """What file names and metadata say about the product, for `sensors.recognise`."""
     identity: tuple[tuple[str, int, int], ...] = ()
     """Name, size and time of each file: the same input gives the same identity."""
+    files: tuple[str, ...] = ()
+    """Addresses of all that it was read from: what was named, what lies behind a VRT, what GDAL found beside it."""
+    vrt: VrtRule = "beside"
+    """Which VRTs are taken for it, and for what is laid on it."""
     _datasets: dict[str, DatasetReader] = field(default_factory=dict, repr=False)
 
     @property
@@ -110,7 +116,12 @@ class Scene:
 
     def with_nodata(self, nodata: float) -> Scene:
         """Give the same scene with this nodata value declared for every band."""
-        if not np.can_cast(np.min_scalar_type(nodata), self.dtype) and not np.isnan(nodata):
+        if self.dtype.kind == "f":
+            possible = not np.isfinite(nodata) or abs(nodata) <= np.finfo(self.dtype).max
+        else:
+            info = np.iinfo(self.dtype)
+            possible = float(nodata).is_integer() and info.min <= nodata <= info.max
+        if not possible:
             raise SceneError(f"nodata {nodata:g} cannot be a value of {self.dtype}: give one that can.")
         return replace(self, bands=tuple(replace(band, nodata=float(nodata)) for band in self.bands))
 
@@ -185,9 +196,9 @@ class Scene:
 class AlignedRaster:
     """Another raster (a mask, radar) seen on a scene's grid by nearest neighbour, rows at a time."""
 
-    def __init__(self, href: str, profile: Profile) -> None:
+    def __init__(self, href: str, profile: Profile, vrt: VrtRule = "beside") -> None:
         self._name = redact(href)
-        self._dataset = open_dataset(href)
+        self._dataset = open_dataset(href, vrt)
         self._factor = 1
         self._profile = profile
         seen: DatasetReader | WarpedVRT = self._dataset
@@ -210,9 +221,12 @@ class AlignedRaster:
     def _warp(self, profile: Profile) -> WarpedVRT:
         try:
             there = transform_bounds(self._dataset.crs, profile.crs, *self._dataset.bounds)
-        except RasterioError as error:
+        except (RasterioError, CPLE_BaseError, ValueError, SystemError) as error:
             self.close()
-            raise SceneError(f"{self._name} cannot be brought to the scene's CRS: {error}") from error
+            reason = " ".join(str(error).split())[:200]
+            raise SceneError(
+                f"{self._name} cannot be brought to the scene's CRS: {reason}. Give it on the scene's grid."
+            ) from error
         xs, ys = zip(*profile.corners(), strict=True)
         if there[0] >= max(xs) or there[2] <= min(xs) or there[1] >= max(ys) or there[3] <= min(ys):
             self.close()

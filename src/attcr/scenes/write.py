@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,12 +13,15 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.errors import MissingExtraError, SceneError
+from attcr.errors import AttcrError, MissingExtraError, SceneError
+from attcr.files import to_disk
 from attcr.scenes.scene import Band, Profile
 
 try:
     import rasterio
     import rasterio.shutil
+    from rasterio._err import CPLE_BaseError
+    from rasterio.crs import CRS
     from rasterio.enums import ColorInterp, Resampling
     from rasterio.errors import RasterioError
     from rasterio.windows import Window
@@ -42,6 +46,7 @@ LOSSY = (".jpg",)
 _TYPES = {".png": ("uint8", "uint16"), ".jpg": ("uint8",), ".webp": ("uint8",)}
 _COUNTS = {".png": (1, 2, 3, 4), ".jpg": (1, 3), ".webp": (3, 4)}
 ROWS_PER_BLOCK = 16
+_TAKEN = ("ns", "bidx")
 
 
 def check_target(target: Path, dtype: str, count: int) -> None:
@@ -57,6 +62,18 @@ def check_target(target: Path, dtype: str, count: int) -> None:
         raise SceneError(f"The folder {target.parent} does not exist: make it first.")
     if not os.access(target.parent, os.W_OK):
         raise SceneError(f"The folder {target.parent} cannot be written to: choose another, or change its rights.")
+
+
+@contextmanager
+def writing(target: Path) -> Iterator[None]:
+    """Turn what the disk or GDAL says about files that cannot be written into one sentence."""
+    try:
+        yield
+    except (RasterioError, CPLE_BaseError, OSError, SystemError, ElementTree.ParseError) as error:
+        if isinstance(error, AttcrError):
+            raise
+        reason = " ".join(str(error.__cause__ or error).split()).rstrip(".") or repr(error)
+        raise SceneError(f"{target} cannot be written: {reason}. Is the disk full?") from error
 
 
 def check_space(folder: Path, needed: int) -> None:
@@ -91,7 +108,7 @@ def create(path: Path, profile: Profile, bands: Sequence[Band]) -> None:
     try:
         with rasterio.open(new, "w", **options) as dataset:
             if profile.gcps[0]:
-                dataset.gcps = profile.gcps
+                dataset.gcps = (profile.gcps[0], profile.gcps[1] or CRS())
             if profile.rpcs:
                 dataset.rpcs = profile.rpcs
             dataset.descriptions = [band.description for band in bands]
@@ -100,23 +117,28 @@ def create(path: Path, profile: Profile, bands: Sequence[Band]) -> None:
             dataset.units = [band.unit or "" for band in bands]
             dataset.colorinterp = [band.colour for band in bands]
             for namespace, tags in profile.tags.items():
-                if tags:
+                if tags := _without_taken(tags):
                     dataset.update_tags(ns=namespace or None, **tags)
             for index, band in enumerate(bands, 1):
                 if band.colormap:
                     dataset.write_colormap(index, band.colormap)
-                if band.tags:
-                    dataset.update_tags(index, **band.tags)
-    except (RasterioError, OSError) as error:
-        raise SceneError(f"A working file cannot be made in {path.parent}: {error}") from error
+                if tags := _without_taken(band.tags):
+                    dataset.update_tags(index, **tags)
+    except (RasterioError, CPLE_BaseError, OSError, ValueError, SystemError) as error:
+        reason = " ".join(str(error.__cause__ or error).split())[:300]
+        raise SceneError(
+            f"A working file cannot be made in {path.parent}: {reason}. Check that the disk has room, and the "
+            "raster's metadata with gdalinfo."
+        ) from error
     new.replace(path)
 
 
 def write_rows(path: Path, top: int, values: Array) -> None:
-    """Write rows (C, rows, W) into a working raster; they are in the file when this returns."""
+    """Write rows (C, rows, W) into a working raster; they are on the disk when this returns."""
     try:
         with rasterio.open(path, "r+") as dataset:
             dataset.write(values, window=Window(0, top, values.shape[2], values.shape[1]))
+        to_disk(path)
     except (RasterioError, OSError) as error:
         raise SceneError(f"Rows cannot be written to {path}: {error}. Is the disk full?") from error
 
@@ -129,47 +151,30 @@ def write_mask_rows(path: Path, top: int, mask: NDArray[np.uint8]) -> None:
         dataset.write_mask(mask, window=Window(0, top, mask.shape[1], mask.shape[0]))
 
 
-def publish(path: Path, target: Path, profile: Profile, bands: Sequence[Band]) -> None:
-    """Turn a working raster into the published file and give it its name in one step.
+def finish(path: Path, made: Path, profile: Profile, bands: Sequence[Band]) -> None:
+    """Turn a working raster into the file to publish, in another folder, with an .aux.xml where one is needed.
 
-    A GeoTIFF comes out as a COG with overviews and is checked before it gets the name.
+    A GeoTIFF comes out as a COG with overviews and is checked.
     """
-    suffix = _suffix(target)
-    driver, options = FORMATS[suffix]
+    driver, options = FORMATS[_suffix(made)]
     source = _with_nodata_of_each_band(path, bands) if len({band.nodata for band in bands}) > 1 else path
-    folder = path.parent / "publish"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    made = folder / target.name
     if driver == "COG":
         resampling = Resampling.nearest if any(band.colormap for band in bands) else Resampling.average
         options = {**options, "overviews": "FORCE_USE_EXISTING" if _add_overviews(path, resampling) else "NONE"}
-    try:
-        rasterio.shutil.copy(source, made, driver=driver, num_threads="ALL_CPUS", **options)
-    except (RasterioError, OSError) as error:
-        raise SceneError(f"{target} cannot be written: {error}") from error
+    rasterio.shutil.copy(source, made, driver=driver, num_threads="ALL_CPUS", **options)
     if driver == "COG":
         valid, errors, _ = cog_validate(made, quiet=True)
         if not valid:
-            raise SceneError(f"{target} would not be a valid COG: {'; '.join(errors)}. Please report this.")
-    # What belongs to the file goes first: under its final name the file is never without it.
-    beside = target.with_name(target.name + ".aux.xml")
-    _add_namespaces(folder / beside.name, profile)
-    if (folder / beside.name).exists():
-        (folder / beside.name).replace(beside)
-    else:
-        beside.unlink(missing_ok=True)
-    made.replace(target)
+            raise SceneError(f"{made.name} would not be a valid COG: {'; '.join(errors)}. Please report this.")
+    _add_tags(made.with_name(made.name + ".aux.xml"), profile, bands)
 
 
 def write_png(path: Path, picture: NDArray[np.uint8]) -> None:
-    """Write a picture (3, H, W) as PNG, whole or not at all."""
-    new = path.with_name(f".{path.name}.new.png")
+    """Write a picture (3, H, W) as PNG."""
     options = {"driver": "PNG", "count": 3, "height": picture.shape[1], "width": picture.shape[2]}
-    with rasterio.open(new, "w", dtype="uint8", **options) as dataset:
+    with rasterio.open(path, "w", dtype="uint8", **options) as dataset:
         dataset.write(picture)
-    new.with_name(new.name + ".aux.xml").unlink(missing_ok=True)
-    new.replace(path)
+    path.with_name(path.name + ".aux.xml").unlink(missing_ok=True)
 
 
 def _suffix(target: Path) -> str:
@@ -209,17 +214,39 @@ def _with_nodata_of_each_band(path: Path, bands: Sequence[Band]) -> Path:
     return wrapped
 
 
-def _add_namespaces(path: Path, profile: Profile) -> None:
-    """Put tags of other namespaces than the default one into the .aux.xml, where GDAL looks for them.
+def _without_taken(tags: dict[str, str]) -> dict[str, str]:
+    """Give the tags that rasterio can set: these names are its own arguments."""
+    return {key: value for key, value in tags.items() if key not in _TAKEN}
 
-    Copying to a COG, GDAL 3.10 keeps either these (COPY_SRC_MDD) or the tags of the bands.
+
+def _add_tags(path: Path, profile: Profile, bands: Sequence[Band]) -> None:
+    """Put tags that are not in the file itself into the .aux.xml, where GDAL looks for them.
+
+    Copying to a COG, GDAL 3.10 keeps either those of other namespaces (COPY_SRC_MDD) or the tags of the bands.
     """
-    namespaces = {name: tags for name, tags in profile.tags.items() if name and tags}
-    if not namespaces:
+    of_file = {name: tags for name, tags in profile.tags.items() if name and tags}
+    if taken := {key: value for key, value in profile.tags.get("", {}).items() if key in _TAKEN}:
+        of_file[""] = taken
+    of_bands = {
+        index: taken
+        for index, band in enumerate(bands, 1)
+        if (taken := {key: value for key, value in band.tags.items() if key in _TAKEN})
+    }
+    if not of_file and not of_bands:
         return
     root = ElementTree.parse(path).getroot() if path.exists() else ElementTree.Element("PAMDataset")
-    for name, tags in namespaces.items():
-        domain = ElementTree.SubElement(root, "Metadata", domain=name)
-        for key, value in tags.items():
-            ElementTree.SubElement(domain, "MDI", key=key).text = value
+    for name, tags in of_file.items():
+        _add_metadata(root, name, tags)
+    for index, tags in of_bands.items():
+        found = next((one for one in root.iter("PAMRasterBand") if one.get("band") == str(index)), None)
+        band = ElementTree.SubElement(root, "PAMRasterBand", band=str(index)) if found is None else found
+        _add_metadata(band, "", tags)
     ElementTree.ElementTree(root).write(path)
+
+
+def _add_metadata(parent: ElementTree.Element, domain: str, tags: dict[str, str]) -> None:
+    found = next((one for one in parent.findall("Metadata") if one.get("domain", "") == domain), None)
+    if found is None:
+        found = ElementTree.SubElement(parent, "Metadata", {"domain": domain} if domain else {})
+    for key, value in tags.items():
+        ElementTree.SubElement(found, "MDI", key=key).text = value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,7 @@ BLOCK = 1024
 """Pixels along a block that a detector sees at once."""
 MARGIN = 64
 """Pixels beyond the block that it may look at, so that its answer does not depend on where blocks end."""
+_READERS: dict[str, Callable[[Array], Classes]] = {"scl": classes_of_scl, "qa_pixel": classes_of_qa_pixel}
 
 
 def find_clouds(
@@ -67,30 +69,37 @@ def find_clouds(
     return CloudMap(read, scene.height, rim)
 
 
+def mask_file(scene: Scene, mask: str) -> str | None:
+    """Give the file that a mask is read from; None for a detector, or where the scene brings none."""
+    name, _, given = mask.partition("=")
+    if mask in ("none", "auto", "csmask", "s2cloudless"):
+        return None
+    return (given or scene.companions.get(name)) if name in _READERS else mask
+
+
 def _detect(scene: Scene, mask: str, sensor: Sensor, rgb: Sequence[int] | None) -> Iterator[tuple[int, Classes]]:
     """Give cloud classes in blocks of rows, from the product's mask, the user's, or a detector."""
-    readers = {"scl": classes_of_scl, "qa_pixel": classes_of_qa_pixel}
     height = scene.height
-    name, _, given = mask.partition("=")
+    name = mask.partition("=")[0]
     if mask in ("auto", "csmask", "s2cloudless"):
         detect, seen = _brightness(scene, sensor, rgb) if mask == "auto" else _detector(scene, mask, sensor)
         yield from _run_detector(detect, seen, sensor)
         return
-    if name in readers:
-        href = given or scene.companions.get(name)
+    href = mask_file(scene, mask)
+    if name in _READERS:
         if not href:
             raise SceneError(
                 f"{scene.source} brings no {name.upper()} file: give it with --mask {name}=FILE, or "
                 "choose another mask."
             )
-        read: Callable[[Array], Classes] = readers[name]
+        read = _READERS[name]
     else:
         href, read = mask, classes_of_raster
-        if is_local(href) and not Path(href).exists():
+        if is_local(href) and not os.path.exists(href):  # noqa: PTH110  # it may be too long for a name
             raise SceneError(
                 f"There is no mask {href!r}: --mask is none, auto, csmask, s2cloudless, scl, qa_pixel, or a raster."
             )
-    raster = AlignedRaster(href, scene.profile)
+    raster = AlignedRaster(href, scene.profile, scene.vrt)
     try:
         for top in range(0, height, 512):
             yield top, read(raster.read(top, min(top + 512, height))[0])
