@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import re
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
+# Texts may come from anyone and be long: no pattern here takes time that grows with the square of their length.
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s\"'<>]+")
 _GDAL_PATH = re.compile(r"(/vsi[a-z0-9_]+)\?[^\s\"'<>]+")
 _PAIR = re.compile(
-    r"(?i)\b(x-amz-[\w-]+|aws_?access_?key_?id|(?:aws_?)?secret_?access_?key|security-?token|signature(?:provided)?|credential"
-    r"|sig|[\w-]*token|password|passwd|pwd|secret|api-?_?key|sharedkey|accountkey)"
+    r"(?i)(\b(?:x-amz-[\w-]{1,60}|aws_?access_?key_?id|(?:aws_?)?secret_?access_?key|signature(?:provided)?|credential"
+    r"|sig|password|passwd|pwd|secret|api-?_?key|sharedkey|accountkey)|token)"
     r"(\"?\s*[=:>]\s*\"?)[^\s&<>\"',;]+"
 )
 _HEADER = re.compile(r"(?i)\b(authorization)(\s*[:=]\s*)[^\n\"']+|\b(bearer|basic)(\s+)[\w.~+/=-]{8,}")
-_USER = re.compile(r"[^\s/@'\"]+@(?=[\w.\[])")
+_USER = re.compile(r"(?<![^\s/@'\"])[^\s/@'\"]+@(?=[\w.\[])")
 _AWS_KEY = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
 _TELLING = ("SECRET", "TOKEN", "PASSWORD", "ACCESS_KEY", "ACCOUNT_KEY", "CREDENTIAL", "SAS")
 _SHORTEST = 8  # a shorter value of an environment variable may be a plain word
@@ -40,7 +41,7 @@ def redact(href: str) -> str:
 
 def redact_all(text: str) -> str:
     """Give a message with every URL in it redacted and one full stop at its end."""
-    return re.sub(r"\S+://\S+", lambda match: redact(match.group()), text).rstrip(". ") + "."
+    return re.sub(r"(?<!\S)\S+://\S+", lambda match: redact(match.group()), text).rstrip(". ") + "."
 
 
 def hide_secrets(text: str) -> str:

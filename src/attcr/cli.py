@@ -547,13 +547,15 @@ def fleet_plan(
 def _fleet_reporter() -> "Callable[[Outcome, Tally], None]":
     """Give what tells of quarantined scenes at once, and every ten seconds how far a run is."""
     from attcr.addresses import hide_secrets
+    from attcr.fleet.manifest import as_utf8
 
     last = time.monotonic()
 
     def show(outcome: "Outcome", tally: "Tally") -> None:
         nonlocal last
         if outcome.status == "quarantined":
-            typer.echo(f"quarantined {hide_secrets(outcome.id)}: {outcome.error}: {outcome.message}", err=True)
+            name = as_utf8(hide_secrets(outcome.id)[:200])
+            typer.echo(f"quarantined {name}: {outcome.error}: {outcome.message}", err=True)
         if time.monotonic() - last > 10:
             last = time.monotonic()
             typer.echo(f"{_told(tally)} ...", err=True)

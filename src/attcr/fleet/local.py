@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
 
 from attcr.fleet.fetch import Fetched, fetch_ahead
@@ -32,5 +33,6 @@ def run(
             if not work.problem:
                 at = worker.scratch.folder / "at"
                 at.write_text(f"{worker_name()} {work.id}")
-                worker.store.put(at, mark)
+                with suppress(OSError):  # it only helps whoever comes after us
+                    worker.store.put(at, mark)
             yield worker.run(work, fetched.result())

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import socket
 import time
 from collections import deque
@@ -41,6 +42,11 @@ from attcr.restore.options import RestoreOptions
 from attcr.weights import find_weights
 
 RUN = "run.json"
+MOST_BLOCKS = 4096
+"""Of a scene: the size that a row tells may be wrong, and a block is at least a row of tiles."""
+
+
+_MARK = re.compile(r"(?P<host>.*):(?P<pid>[1-9][0-9]{0,8}) (?P<name>.+)")  # no process has a larger number
 
 
 @dataclass(frozen=True)
@@ -160,7 +166,8 @@ def run_fleet(
             finally:
                 ledger.flush()
                 if fleet.engine == "local":
-                    store.delete(mark)
+                    with suppress(OSError):  # not ours to remove
+                        store.delete(mark)
     finally:
         sweep(store.scratch)
     tally.seconds = time.perf_counter() - began
@@ -210,7 +217,8 @@ class _Todo:
         """Ids of scenes at which an earlier process died."""
         standing = read_standing(store)
         # After a run with other weights or options, killed before its ledger was written, only the items tell.
-        trusted = json.loads(store.read(RUN) or b"{}").get("recipe") in (None, recipe)
+        data = store.read(RUN)
+        trusted = data is None or _parse_about(data).get("recipe") == recipe
         self._standing = standing if trusted else replace(standing, done=standing.done[:0])
         self._items = self._list_items() if self._standing.done.size else np.empty(0, np.int64)
         self._block_files: dict[str, list[str]] = {}
@@ -272,7 +280,7 @@ class _Todo:
         if not limit or not size or size <= limit:
             yield work
             return
-        work = replace(work, blocks=math.ceil(size / limit))
+        work = replace(work, blocks=min(math.ceil(size / limit), MOST_BLOCKS))
         self._split[work.key] = (work, work.blocks)
         for block in range(work.blocks):
             if work.key in self._split:  # else it was found done, or a block of it failed
@@ -288,12 +296,13 @@ class _Todo:
         return np.sort(np.fromiter(hashes, np.int64))
 
     def _refuse_repeated(self, work: Work, seen: set[str]) -> Work:
-        if hash(work.id) not in self.about.repeated:
+        if work.problem or hash(work.id) not in self.about.repeated:
             return work
         if work.id not in seen:
             seen.add(work.id)
             return work
-        return replace(work, problem=f"The id {work.id!r} occurs more than once in the manifest: make ids unique.")
+        problem = f"The id {work.id!r} occurs more than once in the manifest: make ids unique."
+        return replace(work, problem=problem).keyed(self._recipe)
 
     def _try_after_crash(self, work: Work) -> bool:
         """Write a crash down; say whether the scene may be tried again. What kills its process is poison too."""
@@ -347,15 +356,20 @@ def requeue(out: str, classes: Sequence[str]) -> int:
 
 def _died_at(store: Store, mark: str) -> set[str]:
     """Give the scene at which an earlier process with this mark died, unless it is still alive on this machine."""
-    worker, _, name = (store.read(mark) or b"").decode(errors="replace").partition(" ")
-    host, _, pid = worker.rpartition(":")
-    if not name or not pid.isdigit():
+    try:
+        told = store.read(mark) or b""
+    except OSError:  # a folder, or another user's: it tells us nothing
         return set()
-    if host == socket.gethostname() and int(pid) != os.getpid():  # a container's processes all have one number
+    found = _MARK.fullmatch(told.decode(errors="replace"))
+    if not found:
+        return set()
+    pid = int(found["pid"])
+    if found["host"] == socket.gethostname() and pid != os.getpid():  # a container's processes all have one number
         with suppress(ProcessLookupError):
-            os.kill(int(pid), 0)
+            with suppress(PermissionError):  # it is alive, and another user's
+                os.kill(pid, 0)
             return set()
-    return {name}
+    return {found["name"]}
 
 
 def _describe(store: Store, scratch: Scratch, manifest: str, about: Survey, job: Job, recipe: str) -> None:
@@ -376,8 +390,19 @@ def _about(store: Store) -> dict[str, Any]:
     data = store.read(RUN)
     if data is None:
         raise FleetError(f"{store.name} holds no {RUN}: give the output of an `attcr fleet run`.")
-    about: dict[str, Any] = json.loads(data)
+    about = _parse_about(data)
+    if not isinstance(about.get("recipe"), str) or not isinstance(about.get("rows"), int):
+        raise FleetError(f"{store.name}/{RUN} is damaged: start the `attcr fleet run` again, which writes it anew.")
     return about
+
+
+def _parse_about(data: bytes) -> dict[str, Any]:
+    """Give what a run.json says; nothing where it is damaged."""
+    try:
+        about = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return about if isinstance(about, dict) else {}
 
 
 def _read(href: str) -> bytes:

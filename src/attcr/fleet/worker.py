@@ -131,7 +131,7 @@ class SceneWorker:
             return None
         try:
             return str(json.loads(data)["properties"]["attcr:work"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return ""
 
     def restore(self, work: Work, fetched: Fetched | None) -> float | None:
