@@ -75,10 +75,16 @@ class Ledger:
         self._files = 0
         self._rows: list[dict[str, Any]] = []
         self._began = self._flushed = time.monotonic()
+        self._latest = 0
+
+    def follow(self, latest: int) -> None:
+        """Date what comes after this time, in microseconds since 1970: the last row counts, and clocks go back."""
+        self._latest = max(self._latest, latest)
 
     def add(self, outcome: Outcome) -> None:
         """Take an outcome; it is on disk within seconds, later in a long run within minutes."""
-        row = {**vars(outcome), "recipe": self._recipe, "time": time.time_ns() // 1000}
+        self._latest = max(time.time_ns() // 1000, self._latest + 1)
+        row = {**vars(outcome), "recipe": self._recipe, "time": self._latest}
         row["id"] = hide_secrets(outcome.id[:ID_SHOWN])[:200] if outcome.error else outcome.id
         self._rows.append({name: as_utf8(value) if isinstance(value, str) else value for name, value in row.items()})
         now = time.monotonic()
@@ -108,6 +114,8 @@ class Standing:
     """Sorted short keys of work that is not to be tried again."""
     lost: dict[int, int]
     """Short key to how many processes died at it."""
+    latest: int
+    """When the last row was written, in microseconds since 1970."""
 
 
 def short_key(work: str) -> int:
@@ -172,7 +180,9 @@ def read_standing(store: Store) -> Standing:
     ids: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
     times: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
     others: list[pa.Table] = []
+    latest = 0
     for table in read_tables(store, ["id", "work", "status", "time"]):
+        latest = max(latest, pc.max(table["time"].cast(pa.int64())).as_py() or 0)
         finished = pc.is_in(table["status"], pa.array(DONE))
         rows, rest = table.filter(finished), table.filter(pc.invert(finished))
         done.append(_short_keys(rows["work"]))
@@ -195,7 +205,7 @@ def read_standing(store: Store) -> Standing:
         else:
             quarantined.discard(key)
     kept = np.array(sorted(quarantined), np.uint64)
-    return Standing(keys, kept[~contains(keys, kept)], lost)
+    return Standing(keys, kept[~contains(keys, kept)], lost, latest)
 
 
 def _in_time(tables: Sequence[pa.Table]) -> Iterator[tuple[int, dict[str, Any]]]:

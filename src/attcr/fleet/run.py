@@ -131,7 +131,7 @@ def run_fleet(
     """Restore every scene of a manifest that is not restored yet, and say what was done.
 
     `out` is a folder or a bucket's prefix: `items/ID.json` are the STAC items, each the commit of its scene,
-    `scenes/ID/` the rasters, `ledger/` the log. Started again after any kind of end it goes on.
+    `scenes/ID/WORK/` the rasters, `ledger/` the log. Started again after any kind of end it goes on.
     """
     options, fleet = options or RestoreOptions(), fleet or FleetOptions()
     began = time.perf_counter()
@@ -216,6 +216,7 @@ class _Todo:
         self.crashed: set[str] = set()
         """Ids of scenes at which an earlier process died."""
         standing = read_standing(store)
+        ledger.follow(standing.latest)
         # After a run with other weights or options, killed before its ledger was written, only the items tell.
         data = store.read(RUN)
         trusted = data is None or _parse_about(data).get("recipe") == recipe
@@ -345,9 +346,11 @@ def requeue(out: str, classes: Sequence[str]) -> int:
     store = Store(out)
     _about(store)
     rows = [row for row in quarantined_rows(store) if row["error"] in classes or "all" in classes]
+    latest = read_standing(store).latest
     with Scratch(store.scratch) as scratch:
         for recipe, group in groupby(sorted(rows, key=lambda row: str(row["recipe"])), key=lambda row: row["recipe"]):
             ledger = Ledger(store, scratch, recipe)
+            ledger.follow(latest)
             for row in group:
                 ledger.add(Outcome(row["id"], row["work"], "requeued"))
             ledger.flush()

@@ -54,6 +54,11 @@ def item_key(name: str) -> str:
     return f"items/{name}.json"
 
 
+def scene_folder(work: Work) -> str:
+    """Give the place of a scene's rasters: by id and work, so that none lies under the item of other work."""
+    return f"scenes/{work.id}/{work.key[:16]}"
+
+
 class SceneWorker:
     """Restores scenes one after the other; the network is loaded once."""
 
@@ -184,10 +189,10 @@ class SceneWorker:
         if there == work.key:
             return False
         if there is not None:
-            self.store.delete(key)  # there are never new pixels under an old item
+            self.store.delete(key)  # of other weights, options or input: its rasters stay in their own folder
         for path in sorted(item.parent.iterdir()):
             if path != item:
-                self.store.put(path, f"scenes/{work.id}/{path.name}")
+                self.store.put(path, f"{scene_folder(work)}/{path.name}")
         if self.store.create(item, key):
             return True
         if self.is_done(work):
@@ -211,7 +216,7 @@ def _item(item: dict[str, Any], work: Work, fetched: Fetched, weights_sha256: st
         properties["datetime"], properties["attcr:datetime_from"] = "1970-01-01T00:00:00Z", "unknown"
     item["links"] = [{"rel": "derived_from", "href": redact(href)} for href in work.hrefs]
     for asset in item["assets"].values():
-        asset["href"] = f"../scenes/{work.id}/{Path(asset['href']).name}"
+        asset["href"] = f"../{scene_folder(work)}/{Path(asset['href']).name}"
     return item
 
 
