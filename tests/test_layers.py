@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "attcr"
 # Each line imports only from lines above it, or from its own room (`scenes.blend` from `scenes.tiles`).
 LAYERS = [
     {"errors"},
-    {"files", "addresses", "sensors"},
+    {"files", "addresses", "downloads", "sensors"},
     {"ops", "products", "protocols", "hub"},
     {"networks", "spec"},
     {"scenes", "weights", "complexity", "data", "viz"},

@@ -584,19 +584,21 @@ def fleet_run(
     split_over: Annotated[
         float | None, typer.Option(help="Split scenes of more megapixels into blocks of rows for several workers.")
     ] = None,
+    deadline: Annotated[
+        float | None, typer.Option(help="Seconds that a scene may take before it is quarantined.")
+    ] = None,
 ) -> None:
     """Restore every scene of a manifest that is not restored yet.
 
     Exit code 0: every scene has its result. 3: the others have, and some are quarantined; see `attcr fleet status`.
     2: the run could not go on.
     """
-    import signal
-
     from attcr.fleet.run import FleetOptions, run_fleet
     from attcr.fleet.settings import with_settings
+    from attcr.fleet.stop import end_on_signals
     from attcr.restore.options import RestoreOptions
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a machine that is taken away says so first
+    end_on_signals()  # a machine that is taken away says so first
     _quiet_rasterio()
     try:
         tally = run_fleet(
@@ -614,6 +616,7 @@ def fleet_run(
                 attempts=attempts,
                 shard=_shard(shard),
                 split_over=split_over,
+                deadline=deadline,
             ),
             on_outcome=_fleet_reporter(),
         )

@@ -25,7 +25,7 @@ DEEP = "[" * 100_000
 
 @pytest.fixture(autouse=True)
 def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attcr.fleet.local.fetch_ahead", lambda work, options: None)
+    monkeypatch.setattr("attcr.fleet.local.fetch_ahead", lambda *_: None)
 
 
 def go(manifest: Path, out: Path, weights: Path, split_over: float | None = None) -> Tally:
@@ -114,7 +114,7 @@ def test_a_bad_item_of_a_collection_is_quarantined_and_stops_no_other(
     good = [json.dumps(stac_item(name)) for name in ("fine", "last")]
     if len(bad) > 10**6:
         monkeypatch.undo()
-        monkeypatch.setattr("attcr.fleet.local.fetch_ahead", lambda work, options: None)
+        monkeypatch.setattr("attcr.fleet.local.fetch_ahead", lambda *_: None)
     collection = f'{{"type": "FeatureCollection", "features": [{good[0]}, {bad}, {good[1]}]}}'
     (tmp_path / "m.json").write_text(collection)
     check(go(tmp_path / "m.json", tmp_path / "out", weights), tmp_path / "out")

@@ -191,7 +191,7 @@ def split(tmp_path: Path, weights: Path, sizes: dict[str, float | None], limit: 
     fleet = FleetOptions(split_over=limit, attempts=1)
     Noting.blocks.clear()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attcr.fleet.local.fetch_ahead", lambda work, options: None)
+        patch.setattr("attcr.fleet.local.fetch_ahead", lambda *_: None)
         return run_fleet(str(manifest), str(tmp_path / "out"), str(weights), fleet=fleet, make=Noting)
 
 
@@ -286,7 +286,7 @@ def test_run_json_tells_the_run_without_secrets(tmp_path: Path, weights: Path) -
     manifest, out = write_rows(tmp_path / "m.parquet", rows), tmp_path / "out"
     options = RestoreOptions(sar="https://u:hunter2@h/sar.tif?sig=hunter2", mask="scl=https://h/scl.tif?sig=hunter2")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attcr.fleet.local.fetch_ahead", lambda work, options: None)
+        patch.setattr("attcr.fleet.local.fetch_ahead", lambda *_: None)
         run_fleet(str(manifest), str(out), str(weights), options=options, make=Publisher)
     about = json.loads((out / "run.json").read_text())
     assert (about["rows"], about["megapixels"], about["manifest"]) == (2, 3.5, str(manifest))

@@ -71,6 +71,8 @@ class FleetOptions:
     """Take part i (from 0) of n, for an array of jobs that know nothing of each other."""
     split_over: float | None = None
     """Split scenes of more megapixels into blocks of rows of about as many, for several workers."""
+    deadline: float | None = None
+    """Seconds that a scene, or a block of one, may take before it is quarantined; by default any time."""
 
     def __post_init__(self) -> None:
         index, count = self.shard
@@ -80,6 +82,8 @@ class FleetOptions:
             raise ConfigError(f"engine is {self.engine!r}; expected local or ray.")
         if self.split_over is not None and self.split_over <= 0:
             raise ConfigError(f"split_over is {self.split_over} megapixels and must be more than 0.")
+        if self.deadline is not None and not 0 < self.deadline < float("inf"):
+            raise ConfigError(f"deadline is {self.deadline} seconds and must be more than 0.")
         if self.workers < 1 or self.attempts < 1 or self.readers < 1 or self.gpus < 0 or (self.threads or 1) < 1:
             raise ConfigError("workers, threads, readers and attempts are at least 1, and gpus at least 0.")
         if self.engine == "local" and (self.workers > 1 or self.gpus or self.address):
@@ -178,7 +182,7 @@ def make_job(out: str, weights: str, options: RestoreOptions, fleet: FleetOption
     """Gather what the workers need; the weights travel with it, so that only this process must see their file."""
     content = _read(weights)
     threads = fleet.threads or (1 if fleet.engine == "ray" else 0)
-    return Job(out, content, hashlib.sha256(content).hexdigest(), options, fleet.attempts, threads)
+    return Job(out, content, hashlib.sha256(content).hexdigest(), options, fleet.attempts, threads, fleet.deadline)
 
 
 def recipe_of(weights_sha256: str, options: RestoreOptions) -> str:
