@@ -146,7 +146,7 @@ def run_fleet(
     recipe = recipe_of(job.weights_sha256, options)
     tally = Tally()
     try:
-        with Scratch(store.scratch) as scratch:
+        with store.open_scratch() as scratch:
             ledger = Ledger(store, scratch, recipe)
             todo = _Todo(manifest, recipe, fleet, store, tally, ledger)
             todo.crashed = crashed
@@ -351,7 +351,7 @@ def requeue(out: str, classes: Sequence[str]) -> int:
     _about(store)
     rows = [row for row in quarantined_rows(store) if row["error"] in classes or "all" in classes]
     latest = read_standing(store).latest
-    with Scratch(store.scratch) as scratch:
+    with store.open_scratch() as scratch:
         for recipe, group in groupby(sorted(rows, key=lambda row: str(row["recipe"])), key=lambda row: row["recipe"]):
             ledger = Ledger(store, scratch, recipe)
             ledger.follow(latest)

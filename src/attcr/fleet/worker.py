@@ -24,7 +24,7 @@ from attcr.fleet.ledger import Outcome, worker_name
 from attcr.fleet.manifest import Work, prune_item
 from attcr.fleet.settings import options_of
 from attcr.fleet.stop import DeadlineOver, within
-from attcr.fleet.store import Scratch, Store
+from attcr.fleet.store import Store
 from attcr.predict import Predictor, open_predictor
 from attcr.restore.blocks import join_blocks, restore_block
 from attcr.restore.options import RestoreOptions
@@ -70,7 +70,7 @@ class SceneWorker:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.store = Store(job.out)
-        self.scratch = Scratch(self.store.scratch)
+        self.scratch = self.store.open_scratch()
         self._predictors: dict[tuple[str, str], Predictor] = {}
         try:
             self.predictor(job.options)
