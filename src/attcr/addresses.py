@@ -35,7 +35,11 @@ def redact(href: str) -> str:
     scheme, separator, rest = href.partition("://")
     if not separator:
         return href
-    host, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
+    plain = re.split(r"[?#]", rest, maxsplit=1)[0]
+    host, slash, path = plain.partition("/")
+    if "@" not in host and re.search(r":(?!\d*$)(?![^\[]*\])", host) and "@" in rest:
+        # What follows the colon is no port: user and password, with a slash, "?" or "#" that is not escaped.
+        host, slash, path = re.split(r"[?#]", rest.rpartition("@")[2], maxsplit=1)[0].partition("/")
     return scheme + separator + host.rpartition("@")[2] + slash + path
 
 

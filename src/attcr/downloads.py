@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import urllib.request
@@ -18,6 +19,9 @@ PIECE = 1 << 20
 _STALL = 60  # seconds without a byte
 _SLACK, _SLOWEST = 120, 16 << 10  # seconds for any file, and bytes a second beyond
 
+LIMIT_VARIABLE = "ATTCR_DOWNLOAD_GIB"
+"""The environment variable that says how many GiB of weights are taken, where 2 are too few."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -25,6 +29,12 @@ R = TypeVar("R")
 def seconds_for(size: int) -> float:
     """Give how long a download of so many bytes may take: a server that drips is no server."""
     return _SLACK + size / _SLOWEST
+
+
+def download_limit() -> int:
+    """Give how many bytes of weights are taken from elsewhere: 2 GiB unless the environment asks for more."""
+    asked = os.environ.get(LIMIT_VARIABLE, "").strip()
+    return (int(asked) if asked.isdecimal() else 2) << 30
 
 
 def copy(

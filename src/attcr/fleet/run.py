@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from obstore.exceptions import BaseError
 
 from attcr.addresses import hide_secrets, redact
+from attcr.downloads import LIMIT_VARIABLE, download_limit
 from attcr.errors import ConfigError, FleetError, WeightsError
 from attcr.fleet import local
 from attcr.fleet.ledger import (
@@ -419,7 +420,11 @@ def _read(href: str) -> bytes:
     address, _, due = href.partition("#sha256=")
     bucket, key = split_url(address)
     try:
-        content = bytes(obstore.get(open_bucket(bucket), key).bytes())
+        found = obstore.get(open_bucket(bucket), key)
+        if found.meta["size"] > download_limit():
+            told = f"has {found.meta['size']:,} bytes: if that is right, set {LIMIT_VARIABLE} to more GiB."
+            raise WeightsError(f"{redact(address)} {told}")
+        content = bytes(found.bytes())
     except BaseError as error:
         raise WeightsError(f"{redact(address)} cannot be read: {hide_secrets(str(error))}") from error
     if due and hashlib.sha256(content).hexdigest() != due.lower():
