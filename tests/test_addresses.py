@@ -1,6 +1,8 @@
+import time
+
 import pytest
 
-from attcr.addresses import error_text, hide_secrets, redact
+from attcr.addresses import error_text, hide_secrets, redact, redact_all
 
 LEAKS = [
     "https://host/a.tif?X-Amz-Credential=hunter2&X-Amz-Signature=hunter2",
@@ -43,3 +45,16 @@ def test_an_errors_class_is_that_of_its_first_cause() -> None:
     error = ValueError("https://u:hunter2@h/x?sig=hunter2\ncannot be read")
     error.__cause__ = TimeoutError("slow")
     assert error_text(error) == ("TimeoutError", "https://h/x cannot be read")
+
+
+@pytest.mark.parametrize("text", ["a" * 10**6, "a-" * 10**6, "x-amz-" * 10**5, "token " * 10**5, "://" * 10**5])
+def test_a_long_text_takes_no_longer_for_its_length_squared(text: str) -> None:
+    began = time.process_time()
+    hide_secrets(text)
+    redact_all(text)
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("text", ["--token=hunter2", "my-own-token: hunter2", "mytoken=hunter2", "a@b:hunter2@host"])
+def test_tokens_and_users_are_hidden_in_any_word(text: str) -> None:
+    assert "hunter2" not in hide_secrets(text)

@@ -28,6 +28,8 @@ class _Server(BaseHTTPRequestHandler):
     asked: int
     path_asked: str
     status: int
+    told: str | None
+    """Content-Length, where it is not that of the content; "" is none."""
 
     def do_HEAD(self) -> None:
         self._answer()
@@ -40,7 +42,8 @@ class _Server(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         self.send_response(self.status)
-        self.send_header("Content-Length", str(len(self.content)))
+        if self.told != "":
+            self.send_header("Content-Length", self.told or str(len(self.content)))
         self.send_header("ETag", f'"{self.due}"')
         self.send_header("X-Repo-Commit", "0" * 40)
         self.end_headers()
@@ -55,6 +58,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     save_model(ATTCR(SMALL), tmp_path / "w.safetensors", spec=TRUE_COLOUR)
     _Server.content = (tmp_path / "w.safetensors").read_bytes()
     _Server.due, _Server.asked, _Server.status = hashlib.sha256(_Server.content).hexdigest(), 0, 200
+    _Server.told = None
     web = ThreadingHTTPServer(("127.0.0.1", 0), _Server)
     thread = threading.Thread(target=web.serve_forever)
     thread.start()
@@ -141,3 +145,59 @@ def test_a_file_that_is_not_what_the_hub_says_is_refused_and_fetched_again(serve
     assert "came with sha256" in answer.stderr
     _Server.content = whole
     assert load_from_hub("hf://owner/name", server, tmp_path / "hub").stdout == "8\n"
+
+
+@pytest.mark.parametrize("told", [str(3 << 30), str(10**18)])
+def test_a_file_that_says_it_is_larger_than_is_taken_is_not_fetched(server: str, tmp_path: Path, told: str) -> None:
+    _Server.told = told
+    with pytest.raises(WeightsError, match="ATTCR_DOWNLOAD_GIB="):
+        fetch(f"{server}/w.safetensors#sha256={_Server.due}")
+    assert not list((tmp_path / "cache" / "attcr").iterdir())
+
+
+def test_a_file_that_does_not_say_how_large_it_is_is_taken_up_to_the_limit(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _Server.told = ""
+    address = f"{server}/w.safetensors#sha256={_Server.due}"
+    monkeypatch.setattr("attcr.hub.download_limit", lambda: 1000)
+    with pytest.raises(WeightsError, match="more than the 1,000 bytes"):
+        fetch(address)
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("ATTCR_DOWNLOAD_GIB", "1")
+    assert fetch(address).read_bytes() == _Server.content
+
+
+def test_a_server_that_drips_is_given_up(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attcr.hub.seconds_for", lambda size: -1.0)
+    with pytest.raises(WeightsError, match="too slowly"):
+        fetch(f"{server}/w.safetensors#sha256={_Server.due}")
+
+
+@pytest.mark.parametrize(
+    "user", ["user:p@hunter2", "user:p/hunter2", "hunter2:p@ss", "user:p?hunter2", "user:p#hunter2"]
+)
+@pytest.mark.parametrize("scheme", ["http", "s3", "nope"])
+def test_no_part_of_a_password_is_told(user: str, scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(WeightsError) as refused:
+        fetch(f"{scheme}://{user}@127.0.0.1:9/w.safetensors#sha256={'0' * 64}")
+    assert "hunter2" not in str(refused.value)
+
+
+def test_what_a_link_in_the_cache_leads_to_is_never_deleted(server: str, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.safetensors"
+    mine.write_text("mine")
+    (tmp_path / "cache" / "attcr").mkdir(parents=True)
+    kept = tmp_path / "cache" / "attcr" / f"{_Server.due}.safetensors"
+    kept.symlink_to(mine)
+    assert fetch(f"{server}/w.safetensors#sha256={_Server.due}").read_bytes() == _Server.content
+    assert mine.read_text() == "mine"
+    assert not kept.is_symlink()
+
+
+def test_a_file_of_the_hub_stays_in_its_cache_though_another_sha256_is_asked_for(server: str, tmp_path: Path) -> None:
+    answer = load_from_hub(f"hf://owner/name#sha256={'0' * 64}", server, tmp_path / "hub")
+    assert "expected 000" in answer.stderr
+    assert [path.read_bytes() for path in tmp_path.glob("hub/hub/models--*/blobs/*")] == [_Server.content]

@@ -20,6 +20,7 @@ LAYERS = [
     {"networks"},
     {"complexity"},
     {"spec"},
+    {"downloads"},
     {"hub"},
     {"weights"},
     {"official"},

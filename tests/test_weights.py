@@ -3,6 +3,8 @@
 import hashlib
 import json
 import pickle
+import subprocess
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,16 @@ from attcr.files import sha256
 from attcr.networks.ablations import Ablation, AblationConfig
 from attcr.networks.attcr import ATTCR, ATTCRConfig
 from attcr.spec import RICE2, SEN12MSCR, SEN12MSCR_OPTICAL, TRUE_COLOUR, InputSpec
-from attcr.weights import Published, find_weights, load_model, published, read_header, read_metadata, save_model
+from attcr.weights import (
+    Published,
+    _digest_of,
+    find_weights,
+    load_model,
+    published,
+    read_header,
+    read_metadata,
+    save_model,
+)
 
 SMALL = ATTCRConfig(dim=8, blocks=(1, 1, 1, 1, 1), heads=(2, 2, 2, 2, 2))
 
@@ -307,3 +318,93 @@ def test_a_header_asks_for_no_memory_before_it_is_known_to_fit(tmp_path: Path, m
     monkeypatch.setattr(attcr.weights, "check_fit", watched)
     load_model(tmp_path / "w.safetensors")
     assert devices == {"meta"}
+
+
+def with_config(path: Path, **changed: object) -> Path:
+    """Small weights whose config is changed, with a digest that fits."""
+    save_model(ATTCR(SMALL), path, spec=TRUE_COLOUR)
+    content = path.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:start])
+    metadata = header["__metadata__"]
+    if "raw" in changed:
+        metadata["config"] = changed["raw"]
+    else:
+        metadata["config"] = json.dumps({**json.loads(metadata["config"]), **changed})
+    metadata["sha256"] = _digest_of(header, memoryview(content)[start:])
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + content[start:])
+    return path
+
+
+ABSURD: dict[str, dict[str, object]] = {
+    "width": {"dim": 4 * 10**6},
+    "a width of 40,000": {"dim": 40_000},
+    "blocks": {"blocks": [10**7] * 5},
+    "blocks that could be": {"blocks": [50] * 5},
+    "kernels": {"scales": [[10**9 + 1]] * 5},
+    "kernels past all integers": {"scales": [[2**63 + 1]] * 5},
+    "many kernels": {"scales": [[1] * 10**6] * 5},
+    "channels": {"in_channels": 10**9},
+    "a fraction": {"dim": 4.5},
+    "infinity": {"dim": float("inf")},
+    "no number": {"dim": float("nan")},
+    "text": {"dim": "4"},
+    "nothing": {"dim": None},
+    "truth": {"heads": [True] * 5},
+    "numbers for lists": {"scales": [1] * 5},
+    "an unknown setting": {"evil": 1},
+    "depth": {"raw": "[" * 100_000},
+    "a list": {"raw": "[]"},
+    "a number": {"raw": "5"},
+    "digits": {"raw": '{"dim": ' + "9" * 5000 + "}"},
+}
+
+
+def test_an_absurd_config_is_refused_before_memory_or_time_is_taken(tmp_path: Path) -> None:
+    """All of them in one process that may take 1 GiB more than it has, and a minute."""
+    for number, changed in enumerate(ABSURD.values()):
+        with_config(tmp_path / f"{number}.safetensors", **changed)
+    code = """
+import resource, sys, time
+import torch, attcr, attcr.networks
+now = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (now + (1 << 30),) * 2)
+for path in sys.argv[1:]:
+    began = time.process_time()
+    try:
+        attcr.load_model(path)
+        print("loaded", path)
+    except attcr.errors.WeightsError:
+        print("refused", time.process_time() - began < 3)
+"""
+    paths = [tmp_path / f"{number}.safetensors" for number in range(len(ABSURD))]
+    done = subprocess.run([sys.executable, "-c", code, *paths], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["refused True"] * len(ABSURD)
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_loading_takes_no_more_than_three_times_the_file(tmp_path: Path, half: bool) -> None:
+    path = tmp_path / "w.safetensors"
+    model = ATTCR(ATTCRConfig(dim=128, blocks=(1, 2, 2, 2, 1)))
+    save_model(model.half() if half else model, path, spec=TRUE_COLOUR)
+    size = path.stat().st_size
+    assert size > 30 << 20
+    code = """
+import resource, sys
+import safetensors.torch, torch, attcr, attcr.networks
+attcr.load_model("rgb-thin")
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+attcr.load_model(sys.argv[1])
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) <= 3 * size
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "a\0b", "/dev/zero", "."])
+def test_what_can_be_no_file_is_refused_in_words(name: str) -> None:
+    with pytest.raises(WeightsError, match="no such file"):
+        load_model(name)

@@ -335,13 +335,13 @@ HUB = of(
     ("secret-where-it-is-no-digest", 'f"{redact(address)}: what follows', 'f"{address}: what follows'),
     ("secret-of-what-cannot-be-had", 'f"{redact(url)} cannot be fetched', 'f"{url} cannot be fetched'),
     ("secret-in-the-reason", "lambda url: redact(url[0]), line)", "lambda url: url[0], line)"),
-    ("secret-of-other-bytes", "_check(new, digest, redact(url))", "_check(new, digest, url)"),
-    ("unchecked", "    if found != due:", "    if not found:"),
-    ("kept-unchecked", "_check(kept, digest, redact(url))", "pass"),
+    ("secret-of-other-bytes", "_mismatch(redact(url), found, digest", "_mismatch(url, found, digest"),
+    ("unchecked", "        if found != digest:", "        if not found:"),
+    ("kept-unchecked", "if kept.is_file() and sha256(kept) == digest:", "if kept.is_file():"),
     ("capitals", "digest = digest.lower()", "digest = digest"),
     ("short-digest", r'_SHA256 = re.compile(r"[0-9a-f]{64}")', r'_SHA256 = re.compile(r"[0-9a-f]{2,64}")'),
     ("another-file", '"model.safetensors"', '"weights.safetensors"'),
-    ("fetched-each-time", "if not kept.is_file():", "if True:"),
+    ("fetched-each-time", "if kept.is_file() and sha256(kept) == digest:", "if False:"),
 )
 
 TILES = of(

@@ -6,15 +6,16 @@ import os
 import re
 from pathlib import Path
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
+# Texts may come from anyone and be long: no pattern here takes time that grows with the square of their length.
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s\"'<>]+")
 _GDAL_PATH = re.compile(r"(/vsi[a-z0-9_]+)\?[^\s\"'<>]+")
 _PAIR = re.compile(
-    r"(?i)\b(x-amz-[\w-]+|aws_?access_?key_?id|(?:aws_?)?secret_?access_?key|security-?token|signature(?:provided)?|credential"
-    r"|sig|[\w-]*token|password|passwd|pwd|secret|api-?_?key|sharedkey|accountkey)"
+    r"(?i)(\b(?:x-amz-[\w-]{1,60}|aws_?access_?key_?id|(?:aws_?)?secret_?access_?key|signature(?:provided)?|credential"
+    r"|sig|password|passwd|pwd|secret|api-?_?key|sharedkey|accountkey)|token)"
     r"(\"?\s*[=:>]\s*\"?)[^\s&<>\"',;]+"
 )
 _HEADER = re.compile(r"(?i)\b(authorization)(\s*[:=]\s*)[^\n\"']+|\b(bearer|basic)(\s+)[\w.~+/=-]{8,}")
-_USER = re.compile(r"[^\s/@'\"]+@(?=[\w.\[])")
+_USER = re.compile(r"(?<![^\s/@'\"])[^\s/@'\"]+@(?=[\w.\[])")
 _AWS_KEY = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
 _TELLING = ("SECRET", "TOKEN", "PASSWORD", "ACCESS_KEY", "ACCOUNT_KEY", "CREDENTIAL", "SAS")
 _SHORTEST = 8  # a shorter value of an environment variable may be a plain word
@@ -50,13 +51,17 @@ def redact(href: str) -> str:
     scheme, separator, rest = href.partition("://")
     if not separator:
         return href
-    host, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
+    plain = re.split(r"[?#]", rest, maxsplit=1)[0]
+    host, slash, path = plain.partition("/")
+    if "@" not in host and re.search(r":(?!\d*$)(?![^\[]*\])", host) and "@" in rest:
+        # What follows the colon is no port: user and password, with a slash, "?" or "#" that is not escaped.
+        host, slash, path = re.split(r"[?#]", rest.rpartition("@")[2], maxsplit=1)[0].partition("/")
     return scheme + separator + host.rpartition("@")[2] + slash + path
 
 
 def redact_all(text: str) -> str:
     """Give a message with every URL in it redacted and one full stop at its end."""
-    return re.sub(r"\S+://\S+", lambda match: redact(match.group()), text).rstrip(". ") + "."
+    return re.sub(r"(?<!\S)\S+://\S+", lambda match: redact(match.group()), text).rstrip(". ") + "."
 
 
 def hide_secrets(text: str) -> str:

@@ -57,6 +57,9 @@ _Feather = Annotated[int, typer.Option(min=0, help="Pixels over which restored f
 _Confidence = Annotated[
     bool, typer.Option("--confidence", help="Write how much eight flips and turns differ (8 times the work).")
 ]
+_Manifest = Annotated[
+    str, typer.Argument(help="Scenes: Parquet, STAC (.json, .ndjson), a list (.txt), or a quoted glob.")
+]
 _Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="An option of `attcr restore`, as mask=scl or tile=512; may be given again."),
@@ -562,13 +565,15 @@ def fleet_plan(
 def _fleet_reporter() -> "Callable[[Outcome, Tally], None]":
     """Give what tells of quarantined scenes at once, and every ten seconds how far a run is."""
     from attcr.addresses import hide_secrets
+    from attcr.fleet.manifest import as_utf8
 
     last = time.monotonic()
 
     def show(outcome: "Outcome", tally: "Tally") -> None:
         nonlocal last
         if outcome.status == "quarantined":
-            typer.echo(f"quarantined {hide_secrets(outcome.id)}: {outcome.error}: {outcome.message}", err=True)
+            name = as_utf8(hide_secrets(outcome.id)[:200])
+            typer.echo(f"quarantined {name}: {outcome.error}: {outcome.message}", err=True)
         if time.monotonic() - last > 10:
             last = time.monotonic()
             typer.echo(f"{_told(tally)} ...", err=True)
@@ -578,9 +583,7 @@ def _fleet_reporter() -> "Callable[[Outcome, Tally], None]":
 
 @fleet.command("run")
 def fleet_run(
-    manifest: Annotated[
-        str, typer.Argument(help="Scenes: Parquet, STAC (.json, .ndjson), a list (.txt), or a quoted glob.")
-    ],
+    manifest: _Manifest,
     out: Annotated[str, typer.Argument(help="Folder or bucket prefix (s3://, gs://, az://) for the results.")],
     weights: _Weights,
     settings: _Settings = None,
@@ -597,19 +600,19 @@ def fleet_run(
     split_over: Annotated[
         float | None, typer.Option(help="Split scenes of more megapixels into blocks of rows for several workers.")
     ] = None,
+    deadline: Annotated[float | None, typer.Option(help="Seconds a scene may take, else it is quarantined.")] = None,
 ) -> None:
     """Restore every scene of a manifest that is not restored yet.
 
     Exit code 0: every scene has its result. 3: the others have, and some are quarantined; see `attcr fleet status`.
     2: the run could not go on.
     """
-    import signal
-
     from attcr.fleet.run import FleetOptions, run_fleet
     from attcr.fleet.settings import with_settings
-    from attcr.restore import RestoreOptions
+    from attcr.fleet.stop import end_on_signals
+    from attcr.restore.options import RestoreOptions
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a machine that is taken away says so first
+    end_on_signals()  # a machine that is taken away says so first
     _quiet_rasterio()
     try:
         tally = run_fleet(
@@ -627,6 +630,7 @@ def fleet_run(
                 attempts=attempts,
                 shard=_shard(shard),
                 split_over=split_over,
+                deadline=deadline,
             ),
             on_outcome=_fleet_reporter(),
         )

@@ -2,9 +2,13 @@
 
 import re
 import tempfile
+from collections.abc import Iterable, Iterator
+from concurrent.futures import TimeoutError as NotInTimeError
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from attcr.addresses import redact
+from attcr.addresses import hide_secrets, redact
+from attcr.downloads import LIMIT_VARIABLE, PIECE, background, copy, download_limit, open_http, seconds_for
 from attcr.errors import MissingExtraError, WeightsError
 from attcr.files import cache_folder, sha256
 
@@ -38,14 +42,45 @@ def fetch(source: str) -> Path:
 def _from_hub(address: re.Match[str], digest: str) -> Path:
     file = address["file"] or "model.safetensors"
     try:
-        path = Path(huggingface_hub.hf_hub_download(address["repo"], file, revision=address["revision"]))
-    except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError, OSError) as error:
+        size = _size_on_hub(address, file)
+        _refuse_large(size)
+        started = background(
+            lambda: huggingface_hub.hf_hub_download(address["repo"], file, revision=address["revision"])
+        )
+        path = Path(started.result(timeout=seconds_for(size)))
+    except NotInTimeError as error:
+        raise WeightsError(f"{address[0]}: {file} came too slowly from the Hub: try again later") from error
+    except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError, OSError, ValueError) as error:
         raise WeightsError(f"{address[0]}: {file} cannot be had from the Hub: {_first_line(error)}") from error
-    due = digest or path.resolve().name  # the Hub's cache names large files by the sha256 that the Hub keeps
-    if not _SHA256.fullmatch(due):
+    kept = path.resolve().name  # the Hub's cache names large files by the sha256 that the Hub keeps
+    found = sha256(path)
+    if _SHA256.fullmatch(kept) and found != kept:
+        _drop(path)
+        raise _mismatch(address[0], found, kept, "It was not kept; fetch it again")
+    if not digest and not _SHA256.fullmatch(kept):
         raise WeightsError(f"{address[0]}: the Hub keeps no sha256 of {file}. Add #sha256=HEX to the address")
-    _check(path, due, address[0])
+    if digest and found != digest:
+        raise _mismatch(address[0], found, digest, "Check the address and what follows #sha256=")
     return path
+
+
+def _size_on_hub(address: re.Match[str], file: str) -> int:
+    """Give the size of a file as the Hub tells it; the most that is taken where it cannot be asked."""
+    url = huggingface_hub.hf_hub_url(address["repo"], file, revision=address["revision"])
+    with suppress(HfHubHTTPError, LocalEntryNotFoundError, OSError):  # the download says it, or finds it in the cache
+        size = huggingface_hub.get_hf_file_metadata(url).size
+        if size is not None:
+            return size
+    return download_limit()
+
+
+def _drop(path: Path) -> None:
+    """Remove a damaged file of the Hub's cache: the link, and what it leads to where that is the cache's own."""
+    content = path.resolve()
+    repository = next((folder.parent for folder in path.parents if folder.name == "snapshots"), None)
+    path.unlink()
+    if repository is not None and content.parent == (repository / "blobs").resolve():
+        content.unlink(missing_ok=True)
 
 
 def _from_url(url: str, digest: str) -> Path:
@@ -53,30 +88,63 @@ def _from_url(url: str, digest: str) -> Path:
         raise WeightsError(f"{redact(url)}: add #sha256=HEX to the address, so that what comes can be checked")
     folder = cache_folder()
     kept = folder / f"{digest}.safetensors"
-    if not kept.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as part:
-            new = Path(part, kept.name)
-            try:
-                filesystem, path = fsspec.core.url_to_fs(url)
-                show = TqdmCallback(tqdm_kwargs={"desc": kept.name[:12], "unit": "B", "unit_scale": True})
-                filesystem.get_file(path, str(new), callback=show)
-            except Exception as error:  # every kind of store has errors of its own
-                raise WeightsError(f"{redact(url)} cannot be fetched: {_first_line(error)}") from error
-            _check(new, digest, redact(url))
-            new.replace(kept)
-    _check(kept, digest, redact(url))
+    if kept.is_file() and sha256(kept) == digest:
+        return kept
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as part:
+        new = Path(part, kept.name)
+        try:
+            _download(url, new)
+        except Exception as error:  # every kind of store has errors of its own
+            raise WeightsError(f"{redact(url)} cannot be fetched: {_first_line(error)}") from error
+        found = sha256(new)
+        if found != digest:
+            raise _mismatch(redact(url), found, digest, "It was not kept; fetch it again")
+        new.replace(kept)  # of a link there, the link is replaced and not what it leads to
     return kept
 
 
-def _check(path: Path, due: str, source: str) -> None:
-    found = sha256(path)
-    if found != due:
-        path.resolve().unlink()  # in the Hub's cache the path is a link
-        path.unlink(missing_ok=True)
-        raise WeightsError(f"{source}: came with sha256 {found}, expected {due}. It was not kept; fetch it again")
+def _download(url: str, path: Path) -> None:
+    """Stream a file here, within the limits of size and time."""
+    with _opened(url) as (size, pieces), path.open("wb") as file:
+        _refuse_large(size or 0)
+        most = download_limit() if size is None else size
+        copy(_shown(pieces, size, path.name[:12]), file, most=most, seconds=seconds_for(most))
+
+
+@contextmanager
+def _opened(url: str) -> Iterator[tuple[int | None, Iterable[bytes]]]:
+    """Give how large a file is, where that is told, and its pieces as they come."""
+    if url.startswith(("http://", "https://")):
+        with open_http(url) as answer:
+            yield answer
+        return
+    if "::" in url:
+        raise ValueError("addresses inside addresses (::) are not taken: give the file's own")
+    filesystem, path = fsspec.core.url_to_fs(url)
+    with filesystem.open(path, "rb") as file:
+        yield filesystem.size(path), iter(lambda: file.read(PIECE), b"")
+
+
+def _shown(pieces: Iterable[bytes], size: int | None, name: str) -> Iterator[bytes]:
+    """Give the pieces, and show how many came."""
+    show = TqdmCallback(tqdm_kwargs={"desc": name, "unit": "B", "unit_scale": True})
+    show.set_size(size)
+    for piece in pieces:
+        show.relative_update(len(piece))
+        yield piece
+    show.close()
+
+
+def _refuse_large(size: int) -> None:
+    if size > download_limit():
+        gib = -(-size >> 30)
+        raise ValueError(f"it has {size:,} bytes. If that is right, set {LIMIT_VARIABLE}={gib} and try again")
+
+
+def _mismatch(source: str, found: str, due: str, advice: str) -> WeightsError:
+    return WeightsError(f"{source}: came with sha256 {found}, expected {due}. {advice}")
 
 
 def _first_line(error: BaseException) -> str:
-    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return re.sub(r"\w+://\S+", lambda url: redact(url[0]), line)
+    return hide_secrets((str(error).strip().splitlines() or [type(error).__name__])[0])

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 FORMAT = "attcr-2"
 FORMAT_WITHOUT_SPEC = "attcr-1"
+_WRONG = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What a config or a spec of the wrong kind, size or depth makes Python and torch raise."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,11 @@ def find_weights(source: str | os.PathLike[str]) -> Path:
         from attcr.hub import fetch
 
         return fetch(text)
-    if not Path(text).is_file():
+    try:
+        there = Path(text).is_file()
+    except (OSError, ValueError):  # no name of a file
+        there = False
+    if not there:
         raise WeightsError(
             f"{text}: no such file, and no published name. Published are {', '.join(published())}; or give the path "
             "of a .safetensors file, hf://OWNER/NAME, or a URL"
@@ -193,21 +200,56 @@ def load_model(source: str | os.PathLike[str]) -> nn.Module:
 
     path = find_weights(source)
     content, header = _read(path)
+    shapes = {name: tuple(at["shape"]) for name, at in header.items() if name != "__metadata__"}
     told = _header_of(header["__metadata__"], path)
     if told.network not in NETWORKS:
         raise WeightsError(f"{path}: of the network {told.network!r}; this version knows {', '.join(NETWORKS)}")
     entry = NETWORKS[told.network]
     try:
+        _refuse_absurd(told.config, shapes)
         config = entry.config(**told.config)
         with torch.device("meta"):  # shapes alone: a header cannot ask for more memory than the file fills
             drawn = entry.module(config)
-    except (TypeError, ValueError, ConfigError) as error:
+    except _WRONG as error:
         raise WeightsError(f"{path}: the config in its metadata is of another version or damaged ({error})") from error
-    check_fit(drawn, {name: tuple(at["shape"]) for name, at in header.items() if name != "__metadata__"}, str(path))
-    model = entry.module(config)
-    fill(model, safetensors.torch.load(content))
+    check_fit(drawn, shapes, str(path))
+    tensors = safetensors.torch.load(content)
+    del content  # from here on no number is held twice
+    model = _filled(drawn, tensors) or entry.module(config)
+    if model is not drawn:
+        fill(model, tensors)
     model.spec = told.spec  # type: ignore[assignment]
     return model.eval()
+
+
+def _refuse_absurd(config: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse a config of a network that a file of these tensors cannot hold, before any of it is built."""
+    numbers = sum(math.prod(shape) for shape in shapes.values())
+    leaves = [value for setting in config.values() for value in _leaves(setting)]
+    if len(leaves) > len(shapes) + 100:
+        raise ConfigError(f"it has {len(leaves)} values, and the file {len(shapes)} tensors")
+    largest = max((value for value in leaves if isinstance(value, int | float)), default=0)
+    if largest > max(numbers, 1):
+        raise ConfigError(f"it asks for {largest:g} of something, and the file has {numbers} numbers")
+    blocks = sum(value for value in _leaves(config.get("blocks", ())) if isinstance(value, int))
+    if blocks > len(shapes):
+        raise ConfigError(f"it asks for {blocks} blocks, and the file has {len(shapes)} tensors")
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from _leaves(one)
+    else:
+        yield value
+
+
+def _filled(drawn: nn.Module, tensors: dict[str, Tensor]) -> nn.Module | None:
+    """Give a network of shapes alone these numbers, without room for others first; None where it holds more."""
+    for name, due in drawn.state_dict().items():
+        tensors[name] = tensors[name].to(due.dtype)
+    drawn.load_state_dict(tensors, assign=True)
+    return None if any(one.is_meta for one in (*drawn.parameters(), *drawn.buffers())) else drawn
 
 
 def read_header(source: str | os.PathLike[str]) -> WeightsHeader:
@@ -230,7 +272,7 @@ def _header_of(metadata: Mapping[str, str], path: Path) -> WeightsHeader:
             )
             return WeightsHeader("attcr", config, _implied_spec(config), provenance)
         return WeightsHeader(metadata["network"], config, InputSpec.from_json(json.loads(metadata["spec"])), provenance)
-    except (KeyError, ValueError, ConfigError) as error:
+    except _WRONG as error:
         raise WeightsError(f"{path}: its metadata is of another version or damaged ({error})") from error
 
 
@@ -268,6 +310,8 @@ def read_metadata(path: Path) -> dict[str, str]:
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             return dict(file.metadata() or {})
+    except OSError as error:
+        raise WeightsError(f"{path}: cannot be read ({error.strerror or error})") from error
     except SafetensorError as error:
         kind = "a pickled file, which attcr does not load" if _is_pickled(path) else "damaged, or no safetensors file"
         raise WeightsError(f"{path}: {kind} ({error}). To import a checkpoint run: attcr convert IN OUT") from error

@@ -20,7 +20,7 @@ OPTIONS = RestoreOptions(tile=64, overlap=8)
 
 
 def sizes(fetched: Fetched) -> dict[str, int]:
-    return {href.rpartition("/")[2]: len(content) for href, content in fetched.files.items()}
+    return {href.rpartition("/")[2]: fetched.size(href) or 0 for href in fetched.files}
 
 
 def test_a_login_is_sent_to_its_host_and_not_to_the_one_that_it_sends_on_to() -> None:
@@ -107,6 +107,7 @@ def test_fetched_files_take_the_place_of_their_addresses(tmp_path: Path) -> None
     assert place.read_bytes() == b"pixels"
     known = {"links": [{"rel": "self", "href": "https://host/item.json"}], "properties": {}}
     text = json.dumps({**known, "assets": {"blue": {"href": hrefs[0]}, "all": {"href": hrefs[1]}}})
+    place.unlink()
     source = lay_down(Work("a", hrefs, item=text), fetched, tmp_path / "in")
     assert isinstance(source, str)
     laid = json.loads(Path(source).read_text())
@@ -136,3 +137,38 @@ def test_a_stac_item_is_restored_with_the_bands_that_are_named(tmp_path: Path, w
     assert tally.done == 1, ledger(out)
     assert item(out, "scene")["properties"]["datetime"] == "2021-05-06T07:08:09Z"
     assert "sig" not in json.dumps(item(out, "scene"))
+
+
+def test_files_go_to_a_folder_and_addresses_that_differ_in_their_query_alone_apart(tmp_path: Path) -> None:
+    names = ("red", "green", "blue")
+    with host({f"/get?file={name}.tif": told(name.encode()) for name in names}) as (address, _):
+        hrefs = tuple(f"{address}/get?file={name}.tif" for name in names)
+        fetched = fetch(Work("a", hrefs), OPTIONS, tmp_path / "in")
+    assert fetched is not None
+    assert all(isinstance(content, Path) for content in fetched.files.values())
+    laid = lay_down(Work("a", hrefs), fetched, tmp_path / "in")
+    assert [Path(path).read_text() for path in laid] == list(names)
+    held = Fetched({href: name.encode() for href, name in zip(hrefs, names, strict=True)})
+    laid = lay_down(Work("a", hrefs), held, tmp_path / "again")
+    assert [Path(path).read_text() for path in laid] == list(names)
+
+
+def test_what_is_too_much_for_memory_is_left_to_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attcr.fleet.fetch.MEMORY_LIMIT", 100)
+    with host({"/60": told(bytes(60)), "/41": told(bytes(41))}) as (address, _):
+        both = Work("a", (f"{address}/60", f"{address}/41"))
+        assert fetch(both, OPTIONS) is None
+        fetched = fetch(both, OPTIONS, tmp_path / "in")
+    assert fetched is not None
+    assert sizes(fetched) == {"60": 60, "41": 41}
+
+
+def test_a_file_that_ends_too_early_or_comes_too_slowly_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with host({"/a.tif": [(200, {"Content-Length": "100"}, b"pixels")]}) as (address, _):
+        with pytest.raises(OSError, match="ended after 6 of 100 bytes"):
+            fetch(Work("a", (f"{address}/a.tif",)), OPTIONS, tmp_path / "in")
+        monkeypatch.setattr("attcr.fleet.fetch.seconds_for", lambda size: -1.0)
+        with pytest.raises(TimeoutError, match="too slowly"):
+            fetch(Work("a", (f"{address}/a.tif",)), OPTIONS, tmp_path / "again")

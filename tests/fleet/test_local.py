@@ -107,7 +107,7 @@ def test_the_next_scene_is_read_ahead_and_one_that_fails_comes_without_content(t
 
     class Reading(Publisher):
         def run(self, work: Work, fetched: Fetched | None = None) -> Outcome:
-            seen.append((work.id, None if fetched is None else sum(map(len, fetched.files.values()))))
+            seen.append((work.id, None if fetched is None else sum(fetched.size(href) or 0 for href in fetched.files)))
             return super().run(work, fetched)
 
     failing = [(404, {"Content-Length": "0"}, b"")]

@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -245,3 +246,27 @@ def test_on_s3_a_killed_driver_leaves_nothing_behind_either(trial: Trial, s3: st
     assert bucket_contents(out) == trial.whole
     assert completed(out) == completed(trial.folder / "whole")
     assert not list(tmp_path.glob("attcr-fleet*"))
+
+
+def test_a_cluster_that_is_started_here_listens_to_this_machine_alone(tmp_path: Path, weights: Path) -> None:
+    """In a process of its own: the tests here are connected to a cluster already."""
+    code = """
+import sys, psutil, ray
+from attcr.fleet.ray import Cluster, _connect
+from attcr.fleet.run import FleetOptions, make_job
+from attcr.restore.options import RestoreOptions
+_connect(Cluster(), make_job(sys.argv[1], sys.argv[2], RestoreOptions(), FleetOptions()))
+ray.get(ray.remote(lambda: 1).remote())
+for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+    for one in process.net_connections("inet"):
+        if one.status == psutil.CONN_LISTEN:
+            print(one.laddr.ip, process.name())
+"""
+    settings = environment(RAY_ADDRESS="")
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "out", weights], capture_output=True, text=True, env=settings
+    )
+    assert done.returncode == 0, done.stderr
+    listening = [line.split()[0] for line in done.stdout.splitlines()]
+    assert len(listening) > 3
+    assert set(listening) <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}, done.stdout

@@ -4,6 +4,9 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
+from attcr.errors import FleetError
 from attcr.fleet.store import Scratch, Store, sweep
 
 
@@ -34,3 +37,44 @@ def test_a_key_is_created_once(tmp_path: Path) -> None:
     store.delete("items/a.json")
     store.delete("items/a.json")
     assert store.read("items/a.json") is None
+
+
+def test_a_private_root_is_entered_by_its_user_alone(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    for before in (None, 0o755, 0o750):
+        if before is not None:
+            root.mkdir()
+            root.chmod(before)
+        with Scratch(root, private=True):
+            assert root.stat().st_mode & 0o777 == 0o700
+        assert not root.exists()
+
+
+@pytest.mark.parametrize("kind", ["open", "link", "file", "another"])
+def test_a_root_that_others_may_write_to_is_refused_and_left(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, kept = tmp_path / "s", tmp_path / "kept"
+    kept.mkdir()
+    if kind == "link":
+        root.symlink_to(kept)
+    elif kind == "file":
+        root.touch()
+    else:
+        root.mkdir(mode=0o700)
+    if kind == "open":
+        root.chmod(0o777)
+    if kind == "another":
+        user = os.getuid()
+        monkeypatch.setattr(os, "getuid", lambda: user + 1)
+    with pytest.raises(FleetError, match="TMPDIR"):
+        Scratch(root, private=True)
+    assert os.path.lexists(root)
+
+
+def test_the_scratch_of_a_bucket_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    store = Store("memory:///")
+    with store.open_scratch() as scratch:
+        assert scratch.folder.parent == tmp_path / f"attcr-fleet-{os.getuid()}"
+        assert scratch.folder.parent.stat().st_mode & 0o777 == 0o700

@@ -1,5 +1,7 @@
 """One scene at a time: how often it is tried, what is published, and what its item tells."""
 
+import json
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +11,8 @@ from attcr.errors import WeightsError
 from attcr.fleet.fetch import Fetched
 from attcr.fleet.manifest import Work, read_manifest
 from attcr.fleet.run import FleetOptions, make_job
-from attcr.fleet.worker import Job, SceneWorker, block_key, item_key
+from attcr.fleet.store import Store
+from attcr.fleet.worker import Job, SceneWorker, block_key, item_key, scene_folder
 from attcr.restore.options import RestoreOptions
 from fake_fleets import Publisher, host, item, make_scenes, told
 from fake_scenes import UTM, make, noise
@@ -124,7 +127,7 @@ def test_an_item_tells_of_the_scene_and_not_of_the_folder_it_was_restored_in(
     assert properties["attcr:weights_sha256"] == job.weights_sha256
     assert "attcr:fingerprint" not in properties
     assert {asset["href"] for asset in told_far["assets"].values()} == {
-        f"../scenes/far/far{ending}" for ending in (".tif", "_quality.tif", "_preview.png")
+        f"../scenes/far/{far.key[:16]}/far{ending}" for ending in (".tif", "_quality.tif", "_preview.png")
     }
     assert told_near["properties"]["attcr:input"] == [{"name": str(scene), "bytes": size}]
     assert "attcr:input_version" not in told_near["properties"]
@@ -148,5 +151,47 @@ def test_of_other_work_under_one_id_the_item_goes_before_the_pixels(job: Job, tm
         (made / "a.tif").write_text("pixels")
         assert worker.run(second).status == "done"
         assert there == [False]
-    assert (tmp_path / "out" / "scenes" / "a" / "a.tif").read_text() == "pixels"
+    assert (tmp_path / "out" / scene_folder(second) / "a.tif").read_text() == "pixels"
     assert item(tmp_path / "out", "a")["properties"]["attcr:work"] == second.key
+
+
+class Drawing(Publisher):
+    """A worker whose raster is the key of its work."""
+
+    def restore(self, work: Work, fetched: Fetched | None) -> float | None:
+        made = self.scratch.folder / "made"
+        made.mkdir(exist_ok=True)
+        (made / f"{work.id}.tif").write_text(work.key)
+        asset = {"href": f"../{scene_folder(work)}/{work.id}.tif"}
+        (made / "item.json").write_text(
+            json.dumps({"properties": {"attcr:work": work.key}, "assets": {"restored": asset}})
+        )
+        return 2.0 if self.publish(work, made / "item.json") else None
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_an_item_never_stands_over_the_pixels_of_other_work(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool
+) -> None:
+    """Two drivers with other options at one scene: the second comes between the pixels and the item of the first."""
+    first, second = (Work("a", ("a.tif",)).keyed(recipe) for recipe in ("first", "second"))
+    create = Store.create
+
+    def late(store: Store, path: Path, key: str) -> bool:
+        def killed(store: Store, path: Path, key: str) -> bool:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Store, "create", killed if dies else create)
+        with suppress(KeyboardInterrupt), Drawing(job) as other:
+            other.run(second)
+        monkeypatch.setattr(Store, "create", create)
+        return create(store, path, key)
+
+    monkeypatch.setattr(Store, "create", late)
+    with Drawing(job) as worker:
+        worker.run(first)
+        told_of = item(tmp_path / "out", "a")
+        pixels = (tmp_path / "out" / "items" / told_of["assets"]["restored"]["href"]).resolve()  # type: ignore[index]
+        assert pixels.read_text() == told_of["properties"]["attcr:work"]  # type: ignore[index]
+        assert worker.is_done(first)
+        assert pixels.read_text() == first.key

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
-import urllib.request
-from base64 import b64encode
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import obstore
 
 from attcr.addresses import is_local, redact
+from attcr.downloads import PIECE, copy, open_http, seconds_for
 from attcr.fleet.manifest import Work, prune_item
 from attcr.fleet.settings import options_of
 from attcr.fleet.store import open_bucket, split_url
@@ -20,44 +22,68 @@ from attcr.restore.options import RestoreOptions
 
 FETCH_LIMIT = 2 << 30
 """Bytes of a scene up to which it is fetched whole, ahead of the network; GDAL reads a larger one in place."""
-_TIMEOUT = 120
+MEMORY_LIMIT = 256 << 20
+"""The same where it is held in memory, on its way to a worker elsewhere; a larger one is the worker's to fetch."""
 
 
 @dataclass(frozen=True)
 class Fetched:
     """What was read ahead of one scene."""
 
-    files: Mapping[str, bytes] = field(repr=False)
-    """Address of each remote file to its content."""
+    files: Mapping[str, bytes | Path] = field(repr=False)
+    """Address of each remote file to its content, or to the local file that holds it."""
+
+    def size(self, href: str) -> int | None:
+        """Give the bytes of a file; None where it was not fetched."""
+        content = self.files.get(href)
+        return content.stat().st_size if isinstance(content, Path) else None if content is None else len(content)
 
 
-def fetch_ahead(work: Work, common: RestoreOptions) -> Fetched | None:
+def fetch_ahead(
+    work: Work, common: RestoreOptions, folder: Path | None = None, stop: threading.Event | None = None
+) -> Fetched | None:
     """Fetch what a worker will need for a scene; None where that fails, for the worker tries again and says why."""
     try:
         options = options_of(work, common)
-        return fetch(prune_item(work, bands=options.bands, mask=options.mask), options)
+        return fetch(prune_item(work, bands=options.bands, mask=options.mask), options, folder, stop)
     except Exception:
         return None
 
 
-def fetch(work: Work, options: RestoreOptions) -> Fetched:
-    """Read the remote files of a scene whole; what is local or too large is left where it is."""
-    files: dict[str, bytes] = {}
+def fetch(
+    work: Work, options: RestoreOptions, folder: Path | None = None, stop: threading.Event | None = None
+) -> Fetched | None:
+    """Read the remote files of a scene whole, into a folder where one is given; what is local or too large stays.
+
+    Without a folder they are held in memory, and None is given where that would be too much.
+    """
+    files: dict[str, bytes | Path] = {}
     room = FETCH_LIMIT
     for href in _addresses(work, options):
         if is_local(href) or href.startswith("/vsi"):
             continue
-        web = urlsplit(href).scheme in ("http", "https")
-        content = _read_http(href, room) if web else _read_bucket(href, room)
-        if content is not None:
-            files[href] = content
-            room -= len(content)
+        with _opened(href) as (size, pieces):
+            if size is None or size > room:
+                continue
+            if stop is not None and stop.is_set():
+                raise InterruptedError("the scene was given up")
+            room -= size
+            if folder is None:
+                if FETCH_LIMIT - room > MEMORY_LIMIT:
+                    return None
+                held = io.BytesIO()
+                copy(pieces, held, most=size, seconds=seconds_for(size), stop=stop)
+                files[href] = held.getvalue()
+                continue
+            files[href] = path = _place(href, folder)
+            with path.open("wb") as file:
+                copy(pieces, file, most=size, seconds=seconds_for(size), stop=stop)
     return Fetched(files)
 
 
 def lay_down(work: Work, fetched: Fetched, folder: Path) -> str | list[str]:
     """Write what was fetched into a folder and give the source that `restore_scene` takes."""
-    places = {href: _write(href, content, folder) for href, content in fetched.files.items()}
+    places = {href: _laid(href, content, folder) for href, content in fetched.files.items()}
     if not work.item:
         return [places.get(href, href) for href in work.hrefs]
     item = json.loads(work.item)
@@ -77,36 +103,36 @@ def _addresses(work: Work, options: RestoreOptions) -> tuple[str, ...]:
     return work.hrefs if options.bands and len(work.hrefs) <= len(options.bands) + 1 else ()
 
 
-def _read_http(href: str, room: int) -> bytes | None:
-    """Read a file of at most `room` bytes; None where it is larger or does not say how large it is."""
-    with urllib.request.urlopen(_request(href), timeout=_TIMEOUT) as answer:
-        size = answer.headers.get("Content-Length")
-        return answer.read() if size is not None and int(size) <= room else None
-
-
-def _read_bucket(href: str, room: int) -> bytes | None:
-    """Read an object of at most `room` bytes; None where it is larger."""
+@contextmanager
+def _opened(href: str) -> Iterator[tuple[int | None, Iterator[bytes]]]:
+    """Give how large a file is, where that is told, and its pieces as they come."""
+    if urlsplit(href).scheme in ("http", "https"):
+        with open_http(href) as answer:
+            yield answer
+        return
     bucket, key = split_url(href)
-    answer = obstore.get(open_bucket(bucket), key)
-    return bytes(answer.bytes()) if answer.meta["size"] <= room else None
+    found = obstore.get(open_bucket(bucket), key)
+    yield found.meta["size"], (bytes(piece) for piece in found.stream(min_chunk_size=PIECE))
 
 
-def _request(href: str) -> urllib.request.Request:
-    """Give a request with the address's user and password, if it has them, in their header."""
-    parts = urlsplit(href)
-    user, at, host = parts.netloc.rpartition("@")
-    request = urllib.request.Request(parts._replace(netloc=host).geturl())
-    if at:  # for this host, not for one that it sends on to
-        login = b64encode(unquote(user).encode()).decode()
-        request.add_unredirected_header("Authorization", f"Basic {login}")
-    return request
-
-
-def _write(href: str, content: bytes, folder: Path) -> str:
-    """Write one fetched file under its whole address, for the folders' names may tell the product."""
-    address = urlsplit(redact(href))
-    names = [name for name in (address.netloc, *address.path.split("/")) if name not in ("", ".", "..")]
-    path = folder.joinpath(*names)
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _laid(href: str, content: bytes | Path, folder: Path) -> str:
+    if isinstance(content, Path):
+        return str(content)
+    path = _place(href, folder)
     path.write_bytes(content)
     return str(path)
+
+
+def _place(href: str, folder: Path) -> Path:
+    """Give a new file's path: its whole address, for the folders' names may tell the product.
+
+    Addresses may differ in their query alone: those that come later get a folder of their own.
+    """
+    address = urlsplit(redact(href))
+    names = [name for name in (address.netloc, *address.path.split("/")) if name not in ("", ".", "..")]
+    path, count = folder.joinpath(*names), 0
+    while path.exists():
+        count += 1
+        path = folder.joinpath(f"{count}", *names)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path

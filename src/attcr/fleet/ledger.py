@@ -6,10 +6,12 @@ import os
 import socket
 import time
 import uuid
+import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import reduce
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +20,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from attcr.addresses import hide_secrets
+from attcr.errors import AttcrWarning
+from attcr.fleet.manifest import ID_SHOWN, as_utf8
 from attcr.fleet.store import Scratch, Store
 
 FOLDER = "ledger"
@@ -40,6 +44,8 @@ Status = Literal["done", "found", "quarantined", "lost", "requeued", "block"]
 """done: restored now. found: its item was there. lost: a process died at it. requeued: asked for again.
 block: some rows of a scene are restored, which no ledger tells."""
 DONE = ("done", "found")
+_KNOWN = get_args(Status)
+_LAST_MICROSECOND = 253_402_300_800_000_000  # of the year 9999, where Python's dates end
 _SHORTEST, _LONGEST = 2.0, 600.0  # seconds between two files: 5 % of the time so far, within these
 
 
@@ -69,12 +75,18 @@ class Ledger:
         self._files = 0
         self._rows: list[dict[str, Any]] = []
         self._began = self._flushed = time.monotonic()
+        self._latest = 0
+
+    def follow(self, latest: int) -> None:
+        """Date what comes after this time, in microseconds since 1970: the last row counts, and clocks go back."""
+        self._latest = max(self._latest, latest)
 
     def add(self, outcome: Outcome) -> None:
         """Take an outcome; it is on disk within seconds, later in a long run within minutes."""
-        row = {**vars(outcome), "recipe": self._recipe, "time": time.time_ns() // 1000}
-        row["id"] = hide_secrets(outcome.id)[:200] if outcome.error else outcome.id
-        self._rows.append(row)
+        self._latest = max(time.time_ns() // 1000, self._latest + 1)
+        row = {**vars(outcome), "recipe": self._recipe, "time": self._latest}
+        row["id"] = hide_secrets(outcome.id[:ID_SHOWN])[:200] if outcome.error else outcome.id
+        self._rows.append({name: as_utf8(value) if isinstance(value, str) else value for name, value in row.items()})
         now = time.monotonic()
         wait = min(max(_SHORTEST, 0.05 * (now - self._began)), _LONGEST)
         if now - self._flushed > wait or len(self._rows) >= 100_000:
@@ -102,6 +114,8 @@ class Standing:
     """Sorted short keys of work that is not to be tried again."""
     lost: dict[int, int]
     """Short key to how many processes died at it."""
+    latest: int
+    """When the last row was written, in microseconds since 1970."""
 
 
 def short_key(work: str) -> int:
@@ -118,16 +132,46 @@ def contains(keys: NDArray[Any], wanted: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def read_tables(store: Store, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Give the files of a ledger in the order of their names, which is that of their runs."""
+    """Give the files of a ledger in the order of their names, which is that of their runs.
+
+    A file that cannot be read is left out with a warning, a row that says nothing of any work without one: the items
+    tell what is done.
+    """
     names = sorted(name for name in store.names(FOLDER) if name.endswith(".parquet"))
+    wanted = pa.schema([SCHEMA.field(name) for name in columns])
 
     def read(name: str) -> pa.Table:
-        data = store.read(f"{FOLDER}/{name}")
-        return pq.read_table(pa.BufferReader(data or b""), columns=list(columns))
+        try:
+            data = store.read(f"{FOLDER}/{name}")
+            table = pq.read_table(pa.BufferReader(data or b""), columns=list(columns)).select(columns).cast(wanted)
+            table.validate(full=True)
+            return _readable(table)
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+            warnings.warn(
+                f"{store.name}/{FOLDER}/{name} is damaged and left out of the log: {error}", AttcrWarning, stacklevel=2
+            )
+            return wanted.empty_table()
 
     with ThreadPoolExecutor(16) as pool:
         for start in range(0, len(names), 64):
             yield from pool.map(read, names[start : start + 64])
+
+
+def _readable(table: pa.Table) -> pa.Table:
+    """Give the rows that tell of a work, their gaps filled."""
+    for place, name in enumerate(table.column_names):
+        column = table[name]
+        if name in ("recipe", "error", "message", "worker"):
+            table = table.set_column(place, SCHEMA.field(name), pc.fill_null(column, ""))
+        elif name in ("seconds", "megapixels"):
+            sane = pc.and_kleene(pc.is_finite(column), pc.greater_equal(column, 0.0))
+            table = table.set_column(place, SCHEMA.field(name), pc.if_else(pc.fill_null(sane, False), column, 0.0))
+    whole = [pc.match_substring_regex(table["work"], "^[0-9a-f]{64}$"), pc.is_in(table["status"], pa.array(_KNOWN))]
+    when = table["time"].cast(pa.int64())
+    whole += [pc.greater_equal(when, 0), pc.less(when, _LAST_MICROSECOND)]
+    if "id" in table.column_names:
+        whole.append(pc.is_valid(table["id"]))
+    return table.filter(reduce(pc.and_kleene, whole))
 
 
 def read_standing(store: Store) -> Standing:
@@ -136,7 +180,9 @@ def read_standing(store: Store) -> Standing:
     ids: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
     times: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
     others: list[pa.Table] = []
+    latest = 0
     for table in read_tables(store, ["id", "work", "status", "time"]):
+        latest = max(latest, pc.max(table["time"].cast(pa.int64())).as_py() or 0)
         finished = pc.is_in(table["status"], pa.array(DONE))
         rows, rest = table.filter(finished), table.filter(pc.invert(finished))
         done.append(_short_keys(rows["work"]))
@@ -159,7 +205,7 @@ def read_standing(store: Store) -> Standing:
         else:
             quarantined.discard(key)
     kept = np.array(sorted(quarantined), np.uint64)
-    return Standing(keys, kept[~contains(keys, kept)], lost)
+    return Standing(keys, kept[~contains(keys, kept)], lost, latest)
 
 
 def _in_time(tables: Sequence[pa.Table]) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from itertools import count, islice
+from pathlib import Path
 
+from attcr.downloads import background
 from attcr.fleet.fetch import Fetched, fetch_ahead
 from attcr.fleet.ledger import Outcome, worker_name
 from attcr.fleet.manifest import Work
@@ -20,17 +25,29 @@ def run(
 
     Under the key `mark` the store is told which scene this process is at, for whoever comes after its death.
     """
-    with make(job) as worker, ThreadPoolExecutor(1) as reader:
+    stop = threading.Event()
+    with make(job) as worker, _set_at_the_end(stop):
         ready()
-        ahead: deque[tuple[Work, Future[Fetched | None]]] = deque()
+        ahead: deque[tuple[Work, Path, Future[Fetched | None]]] = deque()
+        folders = (worker.scratch.folder / f"ahead-{number}" for number in count())
         while True:
-            for work in islice(works, 2 - len(ahead)):
-                ahead.append((work, reader.submit(fetch_ahead, work, job.options)))
+            for work, folder in zip(islice(works, 2 - len(ahead)), folders, strict=False):
+                ahead.append((work, folder, background(fetch_ahead, work, job.options, folder, stop)))
             if not ahead:
                 return
-            work, fetched = ahead.popleft()
+            work, folder, fetched = ahead.popleft()
             if not work.problem:
                 at = worker.scratch.folder / "at"
                 at.write_text(f"{worker_name()} {work.id}")
-                worker.store.put(at, mark)
+                with suppress(OSError):  # it only helps whoever comes after us
+                    worker.store.put(at, mark)
             yield worker.run(work, fetched.result())
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _set_at_the_end(stop: threading.Event) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        stop.set()

@@ -29,7 +29,12 @@ from attcr.files import replacing
 from attcr.fleet.store import open_bucket, split_url
 
 ROWS_AT_ONCE = 4096
+ID_SHOWN = 4000
+"""Characters of an id that cannot be one that are kept."""
+MOST_MEGAPIXELS = 1e7
+"""Of a scene: a row that says more is wrong, and would ask for blocks without end."""
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+_PUNCTUATION = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\]]', re.DOTALL)
 _CHUNK = 1 << 20
 
 SCHEMA = pa.schema(
@@ -71,6 +76,8 @@ class Work:
         """Give the same work with its key under a recipe, which stands for weights and options."""
         version = self.version or "\0".join(_stat(href) for href in self.hrefs)
         told = [recipe, self.id, version, _public(self.options), *(redact(href) for href in self.hrefs)]
+        if self.problem:  # what is refused must not shut out an equal row that is not
+            told.append(f"refused: {self.problem}")
         return replace(self, key=hashlib.sha256("\0".join(told).encode(errors="replace")).hexdigest())
 
 
@@ -155,7 +162,14 @@ def guarded(make: Callable[[Mapping[str, Any]], Work], row: Mapping[str, Any]) -
         return make(row)
     except Exception as error:
         name = row.get("id") if isinstance(row, Mapping) else ""
-        return Work(str(name or ""), (), problem=f"The row cannot be read: {type(error).__name__}: {error}")
+        return refused(
+            f"The row cannot be read: {type(error).__name__}: {error}", name if isinstance(name, str) else ""
+        )
+
+
+def refused(problem: str, name: str = "") -> Work:
+    """Give the work that a row stands for which cannot be run."""
+    return Work(name[:ID_SHOWN], (), problem=problem[:1000])
 
 
 def write_manifest(works: Iterator[Work], path: Path) -> None:
@@ -174,11 +188,17 @@ def _write_rows(works: Iterator[Work], path: Path) -> None:
 
         for work in works:
             hrefs = [redact(href) for href in work.hrefs]
-            row = {"id": work.id, "hrefs": hrefs, "version": work.version, "options": _public(work.options)}
-            batch.append({**row, "item": _unsigned(work.item), "megapixels": work.megapixels})
+            row = {"id": work.id, "version": work.version, "options": _public(work.options)}
+            row = {name: as_utf8(text) for name, text in (*row.items(), ("item", _unsigned(work.item)))}
+            batch.append({**row, "hrefs": [as_utf8(href) for href in hrefs], "megapixels": work.megapixels})
             if len(batch) == ROWS_AT_ONCE:
                 flush()
         flush()
+
+
+def as_utf8(text: str) -> str:
+    """Give a text that can be stored: JSON may hold halves of characters, which are spelled out."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _public(options: str) -> str:
@@ -210,7 +230,7 @@ def work_of_item(item: Mapping[str, Any], folder: str = "") -> Work:
     megapixels = max(pixels) / 1e6 if pixels else None
     version = str(properties.get("updated") or "")
     # Dates come out of GeoParquet as objects.
-    return _checked(str(item.get("id") or ""), hrefs, version, "", json.dumps(whole, default=str), megapixels)
+    return _checked(item.get("id"), hrefs, version, "", json.dumps(whole, default=str), megapixels)
 
 
 def prune_item(work: Work, *, bands: Sequence[str] | None, mask: str) -> Work:
@@ -248,18 +268,27 @@ def default_id(href: str) -> str:
 
 
 def _checked(
-    name: str, hrefs: tuple[str, ...], version: str, options: str, item: str, megapixels: float | None
+    given: object, hrefs: tuple[str, ...], version: str, options: str, item: str, megapixels: float | None
 ) -> Work:
     """Give the row as work; where it cannot be, with the problem."""
-    problem = ""
+    name = str(given) if isinstance(given, str | int) and not isinstance(given, bool) else ""
+    if given and not name:
+        return refused(f"The id is of the type {type(given).__name__}: give text.")
     if not _ID.fullmatch(name):
-        problem = (
-            f"The id {name[:200]!r} cannot name a file: use up to 200 letters, digits, '_', '-' and '.', and begin "
-            "with a letter, a digit or '_'."
+        shown = hide_secrets(name[:ID_SHOWN])[:200]
+        return refused(
+            f"The id {shown!r} cannot name a file: use up to 200 letters, digits, '_', '-' and '.', and begin "
+            "with a letter, a digit or '_'.",
+            name,
         )
-    elif not hrefs:
-        problem = "The row has no href: name the scene's file, or its band files."
-    return Work(name, hrefs, version, options, item, megapixels, problem)
+    if not hrefs:
+        return refused("The row has no href: name the scene's file, or its band files.", name)
+    for href in hrefs:
+        if "\0" in href or as_utf8(href) != href:
+            return refused(f"The address {redact(href)[:200]!r} is no text that can name a file: correct it.", name)
+    if megapixels is not None and not 0 <= megapixels <= MOST_MEGAPIXELS:
+        return refused(f"The row says {megapixels:g} megapixels: give 0 to {MOST_MEGAPIXELS:g}, or leave it out.", name)
+    return Work(name, hrefs, version, options, item, megapixels)
 
 
 def _work_of_row(row: Mapping[str, Any]) -> Work:
@@ -269,7 +298,7 @@ def _work_of_row(row: Mapping[str, Any]) -> Work:
     if not isinstance(options, str):
         options = json.dumps({key: value for key, value in options.items() if value is not None}, sort_keys=True)
     return _checked(
-        str(row.get("id") or ""),
+        row.get("id"),
         tuple(_resolve(href) for href in hrefs),
         str(row.get("version") or ""),
         options,
@@ -289,12 +318,36 @@ def _read_parquet(source: str) -> Iterator[Work]:
             )
         columns = None if stac else [name for name in (*SCHEMA.names, "href") if name in names]
         for batch in file.iter_batches(ROWS_AT_ONCE, columns=columns):
-            if stac:
-                from stac_geoparquet.arrow import stac_table_to_items
+            yield from _works_of_batch(batch, stac=stac)
 
-                yield from (guarded(work_of_item, row) for row in stac_table_to_items(pa.Table.from_batches([batch])))
-            else:
-                yield from (guarded(_work_of_row, row) for row in batch.to_pylist())
+
+def _works_of_batch(batch: pa.RecordBatch, *, stac: bool) -> Iterator[Work]:
+    """Give the rows as work; where one holds what Python cannot, each is taken alone."""
+    try:
+        works = _rows_as_works(batch, stac=stac)
+    except Exception as error:
+        if len(batch) > 1:
+            for at in range(len(batch)):
+                yield from _works_of_batch(batch.slice(at, 1), stac=stac)
+            return
+        works = [refused(f"The row cannot be read: {type(error).__name__}: {error}", _id_alone(batch))]
+    yield from works
+
+
+def _rows_as_works(batch: pa.RecordBatch, *, stac: bool) -> list[Work]:
+    if stac:
+        from stac_geoparquet.arrow import stac_table_to_items
+
+        return [guarded(work_of_item, row) for row in stac_table_to_items(pa.Table.from_batches([batch]))]
+    return [guarded(_work_of_row, row) for row in batch.to_pylist()]
+
+
+def _id_alone(batch: pa.RecordBatch) -> str:
+    """Give the id of a batch's one row whatever its other columns hold; nothing where it is none."""
+    try:
+        return str(batch.column("id")[0].as_py() or "")
+    except (KeyError, ValueError):
+        return ""
 
 
 def _folder_of(source: str) -> str:
@@ -310,8 +363,8 @@ def _read_stac_lines(source: str) -> Iterator[Work]:
                 continue
             try:
                 item = json.loads(line)
-            except ValueError as error:
-                yield Work("", (), problem=f"Line {number} is no STAC item: {error}")
+            except (ValueError, RecursionError) as error:
+                yield refused(f"Line {number} is no STAC item: {error}")
                 continue
             yield guarded(make, item)
 
@@ -332,17 +385,42 @@ def _read_stac(source: str) -> Iterator[Work]:
                     continue  # its features are further on
             while True:
                 text = text.lstrip(" \t\r\n,")
-                if not text.startswith("{"):
+                if not text or text.startswith("]" if inside else ("]", "[")):
                     break
-                try:
-                    item, end = decoder.raw_decode(text)
-                except json.JSONDecodeError:
+                work, end = _next_work(text, decoder, folder)
+                if work is None:
                     break  # the rest of it comes with the next chunk
                 text = text[end:]
-                for one in item.get("features", [item]):
-                    yield guarded(partial(work_of_item, folder=folder), one)
-    if text.startswith("{"):
+                yield work
+            if inside and text.startswith("]"):
+                return
+    if text:
         raise ManifestError(f"{redact(source)} ends in the middle of an item: fetch it again.")
+
+
+def _next_work(text: str, decoder: json.JSONDecoder, folder: str) -> tuple[Work | None, int]:
+    """Give what a text begins with as work and where it ends; None where its end is not there yet."""
+    try:
+        item, end = decoder.raw_decode(text)
+    except (ValueError, RecursionError) as error:  # unfinished, or wrong: its brackets tell
+        end = _end_of_value(text)
+        return (refused(f"An item is no JSON: {type(error).__name__}: {error}"), end) if end else (None, 0)
+    if end == len(text) and not text.endswith(("}", "]", '"')):
+        return None, 0  # a number may go on
+    return guarded(partial(work_of_item, folder=folder), item), end
+
+
+def _end_of_value(text: str) -> int:
+    """Give where the brackets that a text begins with are all closed, or a word ends; 0 where it goes on."""
+    if not text.startswith(("{", "[")):
+        stop = re.compile(r"[,\]}]").search(text, 1)
+        return stop.start() if stop else 0
+    depth = 0
+    for sign in _PUNCTUATION.finditer(text):
+        depth += (sign[0] in "{[") - (sign[0] in "}]")
+        if not depth:
+            return sign.end()
+    return 0
 
 
 def _read_list(source: str) -> Iterator[Work]:
@@ -357,7 +435,11 @@ def _read_list(source: str) -> Iterator[Work]:
 
 def _works_of_lines(lines: list[bytes]) -> Iterator[Work]:
     for line in lines:
-        hrefs = [href.strip() for href in line.decode().split("\t") if href.strip()]
+        try:
+            hrefs = [href.strip() for href in line.decode().split("\t") if href.strip()]
+        except UnicodeDecodeError as error:
+            yield refused(f"The line {line[:200]!r} is no UTF-8: {error}")
+            continue
         if hrefs and not hrefs[0].startswith("#"):
             yield work_of_href(hrefs, default_id(hrefs[0]))
 
@@ -428,6 +510,6 @@ def _stat(href: str) -> str:
         return ""
     try:
         stat = os.stat(href)  # noqa: PTH116
-    except OSError:
+    except (OSError, ValueError):  # not there, or no name of a file
         return ""
     return f"{stat.st_size} {stat.st_mtime_ns}"

@@ -14,7 +14,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import islice
@@ -34,6 +34,7 @@ if find_spec("ray") is None:
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import ray
+from ray._private import ray_constants
 from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 
 IN_FLIGHT = 2
@@ -230,7 +231,7 @@ class _Pool:
         """Let the actors remove what is unfinished, and end them."""
         actors = [*(member.actor for member in self._members), *self._starting.values()]
         with suppress(RayError, GetTimeoutError):  # what a dead one left is swept
-            ray.get([actor.close.remote() for actor in actors], timeout=10)
+            ray.get([actor.close.remote() for actor in actors], timeout=5)
         for actor in actors:
             ray.kill(actor)
 
@@ -260,6 +261,24 @@ def _resources() -> dict[str, float]:
     return {name: amount for name, amount in ray.cluster_resources().items() if name in ("CPU", "GPU")}
 
 
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Let a cluster that is started here listen to this machine alone: whoever reaches one can run anything in it.
+
+    Ray has this for desktops and decides it when it is imported, so both its switches are set, for this start alone.
+    """
+    switch, before = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR, ray_constants.ENABLE_RAY_CLUSTER
+    told = os.environ.get(switch)
+    os.environ[switch], ray_constants.ENABLE_RAY_CLUSTER = "0", False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+        os.environ.pop(switch)
+        if told is not None:
+            os.environ[switch] = told
+
+
 def _connect(cluster: Cluster, job: Job) -> None:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     address = cluster.address or os.environ.get("RAY_ADDRESS")
@@ -270,7 +289,8 @@ def _connect(cluster: Cluster, job: Job) -> None:
         # With as many logical CPUs as a small machine has, readers and actors can wait for each other for ever.
         needed = cluster.workers * max(job.threads, 1) + cluster.readers + 1
         cpus = max(8, needed, os.cpu_count() or 1)
-        ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)  # whatever else runs here
+        with _on_loopback():
+            ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)  # whatever else runs here
         if cluster.gpus > _resources().get("GPU", 0):
             ray.shutdown()
             raise FleetError(f"This machine has too few GPUs for --gpus {cluster.gpus:g}: leave it out, or --address.")

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import socket
 import time
 from collections import deque
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from obstore.exceptions import BaseError
 
 from attcr.addresses import hide_secrets, redact
+from attcr.downloads import LIMIT_VARIABLE, download_limit
 from attcr.errors import ConfigError, FleetError, WeightsError
 from attcr.fleet import local
 from attcr.fleet.ledger import (
@@ -41,6 +43,11 @@ from attcr.restore.options import RestoreOptions
 from attcr.weights import find_weights
 
 RUN = "run.json"
+MOST_BLOCKS = 4096
+"""Of a scene: the size that a row tells may be wrong, and a block is at least a row of tiles."""
+
+
+_MARK = re.compile(r"(?P<host>.*):(?P<pid>[1-9][0-9]{0,8}) (?P<name>.+)")  # no process has a larger number
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,8 @@ class FleetOptions:
     """Take part i (from 0) of n, for an array of jobs that know nothing of each other."""
     split_over: float | None = None
     """Split scenes of more megapixels into blocks of rows of about as many, for several workers."""
+    deadline: float | None = None
+    """Seconds that a scene, or a block of one, may take before it is quarantined; by default any time."""
 
     def __post_init__(self) -> None:
         index, count = self.shard
@@ -74,6 +83,8 @@ class FleetOptions:
             raise ConfigError(f"engine is {self.engine!r}; expected local or ray.")
         if self.split_over is not None and self.split_over <= 0:
             raise ConfigError(f"split_over is {self.split_over} megapixels and must be more than 0.")
+        if self.deadline is not None and not 0 < self.deadline < float("inf"):
+            raise ConfigError(f"deadline is {self.deadline} seconds and must be more than 0.")
         if self.workers < 1 or self.attempts < 1 or self.readers < 1 or self.gpus < 0 or (self.threads or 1) < 1:
             raise ConfigError("workers, threads, readers and attempts are at least 1, and gpus at least 0.")
         if self.engine == "local" and (self.workers > 1 or self.gpus or self.address):
@@ -125,7 +136,7 @@ def run_fleet(
     """Restore every scene of a manifest that is not restored yet, and say what was done.
 
     `out` is a folder or a bucket's prefix: `items/ID.json` are the STAC items, each the commit of its scene,
-    `scenes/ID/` the rasters, `ledger/` the log. Started again after any kind of end it goes on.
+    `scenes/ID/WORK/` the rasters, `ledger/` the log. Started again after any kind of end it goes on.
     """
     options, fleet = options or RestoreOptions(), fleet or FleetOptions()
     began = time.perf_counter()
@@ -136,7 +147,7 @@ def run_fleet(
     recipe = recipe_of(job.weights_sha256, options)
     tally = Tally()
     try:
-        with Scratch(store.scratch) as scratch:
+        with store.open_scratch() as scratch:
             ledger = Ledger(store, scratch, recipe)
             todo = _Todo(manifest, recipe, fleet, store, tally, ledger)
             todo.crashed = crashed
@@ -160,7 +171,8 @@ def run_fleet(
             finally:
                 ledger.flush()
                 if fleet.engine == "local":
-                    store.delete(mark)
+                    with suppress(OSError):  # not ours to remove
+                        store.delete(mark)
     finally:
         sweep(store.scratch)
     tally.seconds = time.perf_counter() - began
@@ -171,7 +183,7 @@ def make_job(out: str, weights: str, options: RestoreOptions, fleet: FleetOption
     """Gather what the workers need; the weights travel with it, so that only this process must see their file."""
     content = _read(weights)
     threads = fleet.threads or (1 if fleet.engine == "ray" else 0)
-    return Job(out, content, hashlib.sha256(content).hexdigest(), options, fleet.attempts, threads)
+    return Job(out, content, hashlib.sha256(content).hexdigest(), options, fleet.attempts, threads, fleet.deadline)
 
 
 def recipe_of(weights_sha256: str, options: RestoreOptions) -> str:
@@ -209,8 +221,10 @@ class _Todo:
         self.crashed: set[str] = set()
         """Ids of scenes at which an earlier process died."""
         standing = read_standing(store)
+        ledger.follow(standing.latest)
         # After a run with other weights or options, killed before its ledger was written, only the items tell.
-        trusted = json.loads(store.read(RUN) or b"{}").get("recipe") in (None, recipe)
+        data = store.read(RUN)
+        trusted = data is None or _parse_about(data).get("recipe") == recipe
         self._standing = standing if trusted else replace(standing, done=standing.done[:0])
         self._items = self._list_items() if self._standing.done.size else np.empty(0, np.int64)
         self._block_files: dict[str, list[str]] = {}
@@ -272,7 +286,7 @@ class _Todo:
         if not limit or not size or size <= limit:
             yield work
             return
-        work = replace(work, blocks=math.ceil(size / limit))
+        work = replace(work, blocks=min(math.ceil(size / limit), MOST_BLOCKS))
         self._split[work.key] = (work, work.blocks)
         for block in range(work.blocks):
             if work.key in self._split:  # else it was found done, or a block of it failed
@@ -288,12 +302,13 @@ class _Todo:
         return np.sort(np.fromiter(hashes, np.int64))
 
     def _refuse_repeated(self, work: Work, seen: set[str]) -> Work:
-        if hash(work.id) not in self.about.repeated:
+        if work.problem or hash(work.id) not in self.about.repeated:
             return work
         if work.id not in seen:
             seen.add(work.id)
             return work
-        return replace(work, problem=f"The id {work.id!r} occurs more than once in the manifest: make ids unique.")
+        problem = f"The id {work.id!r} occurs more than once in the manifest: make ids unique."
+        return replace(work, problem=problem).keyed(self._recipe)
 
     def _try_after_crash(self, work: Work) -> bool:
         """Write a crash down; say whether the scene may be tried again. What kills its process is poison too."""
@@ -336,9 +351,11 @@ def requeue(out: str, classes: Sequence[str]) -> int:
     store = Store(out)
     _about(store)
     rows = [row for row in quarantined_rows(store) if row["error"] in classes or "all" in classes]
-    with Scratch(store.scratch) as scratch:
+    latest = read_standing(store).latest
+    with store.open_scratch() as scratch:
         for recipe, group in groupby(sorted(rows, key=lambda row: str(row["recipe"])), key=lambda row: row["recipe"]):
             ledger = Ledger(store, scratch, recipe)
+            ledger.follow(latest)
             for row in group:
                 ledger.add(Outcome(row["id"], row["work"], "requeued"))
             ledger.flush()
@@ -347,15 +364,20 @@ def requeue(out: str, classes: Sequence[str]) -> int:
 
 def _died_at(store: Store, mark: str) -> set[str]:
     """Give the scene at which an earlier process with this mark died, unless it is still alive on this machine."""
-    worker, _, name = (store.read(mark) or b"").decode(errors="replace").partition(" ")
-    host, _, pid = worker.rpartition(":")
-    if not name or not pid.isdigit():
+    try:
+        told = store.read(mark) or b""
+    except OSError:  # a folder, or another user's: it tells us nothing
         return set()
-    if host == socket.gethostname() and int(pid) != os.getpid():  # a container's processes all have one number
+    found = _MARK.fullmatch(told.decode(errors="replace"))
+    if not found:
+        return set()
+    pid = int(found["pid"])
+    if found["host"] == socket.gethostname() and pid != os.getpid():  # a container's processes all have one number
         with suppress(ProcessLookupError):
-            os.kill(int(pid), 0)
+            with suppress(PermissionError):  # it is alive, and another user's
+                os.kill(pid, 0)
             return set()
-    return {name}
+    return {found["name"]}
 
 
 def _describe(store: Store, scratch: Scratch, manifest: str, about: Survey, job: Job, recipe: str) -> None:
@@ -376,8 +398,19 @@ def _about(store: Store) -> dict[str, Any]:
     data = store.read(RUN)
     if data is None:
         raise FleetError(f"{store.name} holds no {RUN}: give the output of an `attcr fleet run`.")
-    about: dict[str, Any] = json.loads(data)
+    about = _parse_about(data)
+    if not isinstance(about.get("recipe"), str) or not isinstance(about.get("rows"), int):
+        raise FleetError(f"{store.name}/{RUN} is damaged: start the `attcr fleet run` again, which writes it anew.")
     return about
+
+
+def _parse_about(data: bytes) -> dict[str, Any]:
+    """Give what a run.json says; nothing where it is damaged."""
+    try:
+        about = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return about if isinstance(about, dict) else {}
 
 
 def _read(href: str) -> bytes:
@@ -387,7 +420,11 @@ def _read(href: str) -> bytes:
     address, _, due = href.partition("#sha256=")
     bucket, key = split_url(address)
     try:
-        content = bytes(obstore.get(open_bucket(bucket), key).bytes())
+        found = obstore.get(open_bucket(bucket), key)
+        if found.meta["size"] > download_limit():
+            told = f"has {found.meta['size']:,} bytes: if that is right, set {LIMIT_VARIABLE} to more GiB."
+            raise WeightsError(f"{redact(address)} {told}")
+        content = bytes(found.bytes())
     except BaseError as error:
         raise WeightsError(f"{redact(address)} cannot be read: {hide_secrets(str(error))}") from error
     if due and hashlib.sha256(content).hexdigest() != due.lower():

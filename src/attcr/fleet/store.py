@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -42,6 +43,10 @@ class Store:
         else:
             self._objects = open_bucket(url)
             self.scratch = Path(tempfile.gettempdir()) / f"attcr-fleet-{os.getuid()}"
+
+    def open_scratch(self) -> Scratch:
+        """Make a private folder for unfinished files; that of a bucket is in the system's, where others write too."""
+        return Scratch(self.scratch, private=self.root is None)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -141,9 +146,14 @@ def split_url(url: str) -> tuple[str, str]:
 class Scratch:
     """A private folder of this process for unfinished files. Those of processes that died are swept away."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, private: bool = False) -> None:
+        """Make one under a root, which others may know the name of: where it is `private`, it must be ours alone."""
+        if private:
+            _make_private(root)
         sweep(root)
         while True:
+            if private:
+                _make_private(root)
             root.mkdir(parents=True, exist_ok=True)
             self.folder = root / uuid.uuid4().hex
             self._lock = self.folder.with_suffix(".lock")
@@ -169,6 +179,25 @@ class Scratch:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+def _make_private(folder: Path) -> None:
+    """Make a folder that only this user can enter; refuse one that another user made or could write to."""
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    try:
+        found = folder.lstat()
+    except FileNotFoundError:  # another process of ours swept it just now
+        _make_private(folder)
+        return
+    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    if not ours or found.st_mode & 0o022:
+        raise FleetError(
+            f"{folder} is not this user's own folder, or others may write to it: remove it, or set TMPDIR to a folder "
+            "of yours."
+        )
+    if found.st_mode & 0o077:
+        folder.chmod(0o700)
 
 
 def sweep(root: Path) -> None:

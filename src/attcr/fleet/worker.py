@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -16,12 +17,14 @@ from types import TracebackType
 from typing import Any
 
 from attcr.addresses import error_text, hide_secrets, is_local, redact
+from attcr.downloads import background
 from attcr.errors import AttcrWarning, FleetError
 from attcr.fleet.fetch import Fetched, fetch, lay_down
 from attcr.fleet.ledger import Outcome, worker_name
 from attcr.fleet.manifest import Work, prune_item
 from attcr.fleet.settings import options_of
-from attcr.fleet.store import Scratch, Store
+from attcr.fleet.stop import DeadlineOver, within
+from attcr.fleet.store import Store
 from attcr.predict import Predictor, open_predictor
 from attcr.restore.blocks import join_blocks, restore_block
 from attcr.restore.options import RestoreOptions
@@ -42,6 +45,8 @@ class Job:
     """Tries before a scene is quarantined."""
     threads: int = 0
     """Threads of the network; 0 leaves it to torch."""
+    deadline: float | None = None
+    """Seconds that a scene may take, all its tries together."""
 
 
 def block_key(work: Work, block: int) -> str:
@@ -54,13 +59,18 @@ def item_key(name: str) -> str:
     return f"items/{name}.json"
 
 
+def scene_folder(work: Work) -> str:
+    """Give the place of a scene's rasters: by id and work, so that none lies under the item of other work."""
+    return f"scenes/{work.id}/{work.key[:16]}"
+
+
 class SceneWorker:
     """Restores scenes one after the other; the network is loaded once."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
         self.store = Store(job.out)
-        self.scratch = Scratch(self.store.scratch)
+        self.scratch = self.store.open_scratch()
         self._predictors: dict[tuple[str, str], Predictor] = {}
         try:
             self.predictor(job.options)
@@ -97,6 +107,15 @@ class SceneWorker:
     def run(self, work: Work, fetched: Fetched | None = None) -> Outcome:
         """Restore and publish a scene unless it is done; say what became of it. Raises nothing but interrupts."""
         began = time.perf_counter()
+        try:
+            with within(self.job.deadline):
+                return self._try(work, fetched, began)
+        except DeadlineOver:
+            message = f"It took more than the {self.job.deadline:g} s that a scene may take."
+            seconds, name = time.perf_counter() - began, worker_name()
+            return Outcome(work.id, work.key, "quarantined", seconds, 0.0, 1, "TimeoutError", message, name)
+
+    def _try(self, work: Work, fetched: Fetched | None, began: float) -> Outcome:
         found = Outcome(work.id, work.key, "found", worker=worker_name())
         kind = message = ""
         attempt = 0
@@ -131,7 +150,7 @@ class SceneWorker:
             return None
         try:
             return str(json.loads(data)["properties"]["attcr:work"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return ""
 
     def restore(self, work: Work, fetched: Fetched | None) -> float | None:
@@ -142,7 +161,7 @@ class SceneWorker:
         try:
             options = replace(options_of(work, self.job.options), vrt="never")  # rows come from anywhere
             wanted = prune_item(work, bands=options.bands, mask=options.mask)
-            fetched = fetch(wanted, options) if fetched is None else fetched
+            fetched = self._fetch(wanted, options, folder / "in") if fetched is None else fetched
             source = lay_down(wanted, fetched, folder / "in")
             target = folder / "out" / f"{work.id}.tif"
             with warnings.catch_warnings():
@@ -160,6 +179,15 @@ class SceneWorker:
             return sum(result.pixels.values()) / 1e6 if self.publish(work, result.item) else None
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _fetch(self, work: Work, options: RestoreOptions, folder: Path) -> Fetched:
+        stop = threading.Event()
+        try:
+            fetched = background(fetch, work, options, folder, stop).result()
+        finally:
+            stop.set()
+        assert fetched is not None, "into a folder all is fetched that fits"
+        return fetched
 
     def _restore_block(self, work: Work, source: str | list[str], path: Path, options: RestoreOptions) -> None:
         key = block_key(work, work.block)
@@ -184,10 +212,10 @@ class SceneWorker:
         if there == work.key:
             return False
         if there is not None:
-            self.store.delete(key)  # there are never new pixels under an old item
+            self.store.delete(key)  # of other weights, options or input: its rasters stay in their own folder
         for path in sorted(item.parent.iterdir()):
             if path != item:
-                self.store.put(path, f"scenes/{work.id}/{path.name}")
+                self.store.put(path, f"{scene_folder(work)}/{path.name}")
         if self.store.create(item, key):
             return True
         if self.is_done(work):
@@ -202,7 +230,7 @@ def _item(item: dict[str, Any], work: Work, fetched: Fetched, weights_sha256: st
     properties["attcr:work"] = work.key
     properties["attcr:weights_sha256"] = weights_sha256
     properties["attcr:input"] = [
-        {"name": redact(href), "bytes": len(fetched.files[href]) if href in fetched.files else _size(href)}
+        {"name": redact(href), "bytes": fetched.size(href) if href in fetched.files else _size(href)}
         for href in work.hrefs
     ]
     if work.version:
@@ -211,7 +239,7 @@ def _item(item: dict[str, Any], work: Work, fetched: Fetched, weights_sha256: st
         properties["datetime"], properties["attcr:datetime_from"] = "1970-01-01T00:00:00Z", "unknown"
     item["links"] = [{"rel": "derived_from", "href": redact(href)} for href in work.hrefs]
     for asset in item["assets"].values():
-        asset["href"] = f"../scenes/{work.id}/{Path(asset['href']).name}"
+        asset["href"] = f"../{scene_folder(work)}/{Path(asset['href']).name}"
     return item
 
 
