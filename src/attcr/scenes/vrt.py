@@ -27,7 +27,7 @@ _ATTRIBUTES = re.compile(
     "xoff|yoff|xsize|ysize|dataaxistosrsaxismapping|coordinateepoch|projection|id|info|pixel|line|x|y|z|gcppixel|"
     "gcpline|gcpx|gcpy|gcpz|c1|c2|c3|c4|resampling|minval|maxval|count"
 )
-_PLAIN = {"vrtdataset": {None}, "vrtrasterband": {None, "VRTSourcedRasterBand"}}
+_PLAIN: dict[str, set[str | None]] = {"vrtdataset": {None}, "vrtrasterband": {None, "VRTSourcedRasterBand"}}
 
 
 def is_vrt(path: Path) -> bool:
