@@ -192,7 +192,7 @@ def _rpcs(dataset: DatasetReader) -> Any:
 def _descriptions(dataset: DatasetReader) -> Sequence[str | None]:
     """Give what the bands are called; names that are not UTF-8 are left out, with a warning."""
     try:
-        found: Sequence[str | None] = dataset.descriptions
+        found = tuple(dataset.descriptions)
     except UnicodeDecodeError:
         _left_out(f"The names of the bands of {redact(dataset.name)} are not UTF-8")
         return (None,) * dataset.count
