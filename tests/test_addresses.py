@@ -1,6 +1,8 @@
+from pathlib import Path
+
 import pytest
 
-from attcr.addresses import error_text, hide_secrets, redact
+from attcr.addresses import error_text, hide_secrets, local_file, redact
 
 LEAKS = [
     "https://host/a.tif?X-Amz-Credential=hunter2&X-Amz-Signature=hunter2",
@@ -43,3 +45,14 @@ def test_an_errors_class_is_that_of_its_first_cause() -> None:
     error = ValueError("https://u:hunter2@h/x?sig=hunter2\ncannot be read")
     error.__cause__ = TimeoutError("slow")
     assert error_text(error) == ("TimeoutError", "https://h/x cannot be read")
+
+
+def test_the_file_behind_an_address_is_found_where_it_is_on_this_machine(tmp_path: Path) -> None:
+    archive = tmp_path / "z.zip"
+    archive.write_bytes(b"")
+    assert local_file("a/b.tif") == Path("a/b.tif")
+    assert local_file(f"file://{archive}") == archive
+    assert local_file(f"/vsizip/{archive}/inner/a.tif") == archive
+    assert local_file(f"/vsizip//vsigzip/{archive}/a.tif") == archive
+    for elsewhere in ("https://h/a.tif", "/vsicurl/https://h/a.tif", "s3://b/a.tif", "/vsis3/b/a.tif", "a\0b"):
+        assert local_file(elsewhere) is None
