@@ -195,7 +195,7 @@ def _descriptions(dataset: DatasetReader) -> Sequence[str | None]:
         found = tuple(dataset.descriptions)
     except UnicodeDecodeError:
         _left_out(f"The names of the bands of {redact(dataset.name)} are not UTF-8")
-        return (None,) * dataset.count
+        return [None for _ in dataset.indexes]
     return found
 
 
