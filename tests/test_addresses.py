@@ -1,8 +1,9 @@
 import time
+from pathlib import Path
 
 import pytest
 
-from attcr.addresses import error_text, hide_secrets, redact, redact_all
+from attcr.addresses import error_text, hide_secrets, local_file, redact, redact_all
 
 LEAKS = [
     "https://host/a.tif?X-Amz-Credential=hunter2&X-Amz-Signature=hunter2",
@@ -58,3 +59,14 @@ def test_a_long_text_takes_no_longer_for_its_length_squared(text: str) -> None:
 @pytest.mark.parametrize("text", ["--token=hunter2", "my-own-token: hunter2", "mytoken=hunter2", "a@b:hunter2@host"])
 def test_tokens_and_users_are_hidden_in_any_word(text: str) -> None:
     assert "hunter2" not in hide_secrets(text)
+
+
+def test_the_file_behind_an_address_is_found_where_it_is_on_this_machine(tmp_path: Path) -> None:
+    archive = tmp_path / "z.zip"
+    archive.write_bytes(b"")
+    assert local_file("a/b.tif") == Path("a/b.tif")
+    assert local_file(f"file://{archive}") == archive
+    assert local_file(f"/vsizip/{archive}/inner/a.tif") == archive
+    assert local_file(f"/vsizip//vsigzip/{archive}/a.tif") == archive
+    for elsewhere in ("https://h/a.tif", "/vsicurl/https://h/a.tif", "s3://b/a.tif", "/vsis3/b/a.tif", "a\0b"):
+        assert local_file(elsewhere) is None

@@ -334,7 +334,7 @@ HUB = of(
     ("secret-where-none-is-given", 'f"{redact(url)}: add #sha256', 'f"{url}: add #sha256'),
     ("secret-where-it-is-no-digest", 'f"{redact(address)}: what follows', 'f"{address}: what follows'),
     ("secret-of-what-cannot-be-had", 'f"{redact(url)} cannot be fetched', 'f"{url} cannot be fetched'),
-    ("secret-in-the-reason", "lambda url: redact(url[0]), line)", "lambda url: url[0], line)"),
+    ("secret-in-the-reason", "return hide_secrets((str(error)", "return ((str(error)"),
     ("secret-of-other-bytes", "_mismatch(redact(url), found, digest", "_mismatch(url, found, digest"),
     ("unchecked", "        if found != digest:", "        if not found:"),
     ("kept-unchecked", "if kept.is_file() and sha256(kept) == digest:", "if kept.is_file():"),

@@ -71,6 +71,21 @@ def test_an_outcome_tells_tries_pixels_and_reason(job: Job, scene: Path) -> None
     assert "hunter2" not in lost.message
 
 
+def test_a_vrt_is_never_taken_even_if_the_options_would(tmp_path: Path, weights: Path, scene: Path) -> None:
+    bands = "".join(
+        f'<VRTRasterBand dataType="Byte" band="{i}"><SimpleSource><SourceFilename>{scene}</SourceFilename>'
+        f"<SourceBand>{i}</SourceBand></SimpleSource></VRTRasterBand>"
+        for i in (1, 2, 3)
+    )
+    named = tmp_path / "named.tif"
+    named.write_text(f'<VRTDataset rasterXSize="50" rasterYSize="40">{bands}</VRTDataset>')
+    job = make_job(str(tmp_path / "out"), str(weights), replace(OPTIONS, vrt="any"), FleetOptions(attempts=1))
+    with SceneWorker(job) as worker:
+        outcome = worker.run(Work("named", (str(named),)).keyed("r"))
+    assert (outcome.status, outcome.error) == ("quarantined", "SceneError")
+    assert "VRT" in outcome.message
+
+
 def test_what_was_fetched_is_used_once_and_after_a_failure_fetched_again(job: Job, scene: Path) -> None:
     with host({"/a.tif": told(scene.read_bytes())}) as (address, asked), SceneWorker(job) as worker:
         work = Work("a", (f"{address}/a.tif",))

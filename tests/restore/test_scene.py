@@ -1,8 +1,11 @@
 """Whole scenes in, cloud-free scenes out."""
 
+import errno
 import json
+import os
 import shutil
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -586,6 +589,69 @@ def test_a_full_disk_is_told_before_the_work(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 9, 1))
     with pytest.raises(SceneError, match="larger disk"):
         restore_scene(source, tmp_path / "out.tif", Same(), options=options())
+
+
+def fails(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        "attcr.scenes.write._add_overviews",
+        "attcr.scenes.write.rasterio.shutil.copy",
+        "attcr.scenes.write.cog_validate",
+        "attcr.scenes.write._add_tags",
+        "attcr.scenes.write.write_png",
+        "attcr.scenes.write.write_mask_rows",
+        "attcr.scenes.write.to_disk",
+        "attcr.restore.publish.to_disk",
+        "attcr.restore.resume.write_whole",
+        "attcr.restore.resume.make_folder",
+    ],
+)
+def test_a_disk_that_fills_up_is_told_in_a_line_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    source = make(tmp_path / "in.tif", noise("uint8", (3, 60, 70)), mask_band)
+    (tmp_path / "out.json").write_text("old")
+    monkeypatch.setattr(at, fails)
+    with pytest.raises(SceneError, match="disk full") as error:
+        restore_scene(source, tmp_path / "out.tif", Same(), options=options(), overwrite=True)
+    assert "\n" not in str(error.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.tif", "out.json"]
+    assert (tmp_path / "out.json").read_text() == "old"
+
+
+@pytest.mark.parametrize("room", [0, 4096, 20_000, 60_000, 150_000, 300_000])
+@pytest.mark.parametrize("stage", ["restore", "write"])
+def test_a_small_disk_that_fills_up_is_told_in_a_line_and_leaves_nothing(
+    small_disk: Path, tmp_path: Path, stage: str, room: int
+) -> None:
+    source = make(tmp_path / "in.tif", noise("uint8", (3, 300, 300)), **UTM)
+
+    def fill(progress: Progress) -> None:
+        if progress.stage == stage and not (small_disk / "ballast").exists():
+            free = os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_frsize
+            (small_disk / "ballast").write_bytes(bytes(max(free - room, 0)))
+
+    with pytest.raises(SceneError, match="disk full") as error:
+        restore_scene(source, small_disk / "out.tif", Same(), options=options(), progress=fill)
+    assert "\n" not in str(error.value)
+    assert [path.name for path in small_disk.iterdir()] == ["ballast"]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 4 MiB in memory, where this user may mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = shutil.which("mount")
+    command = [str(mount), "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    if mount is None or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("no right to mount a small disk")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
 
 
 def test_a_second_run_on_the_same_target_is_refused_and_leaves_the_first_alone(tmp_path: Path) -> None:

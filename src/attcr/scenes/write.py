@@ -72,8 +72,13 @@ def writing(target: Path) -> Iterator[None]:
     except (RasterioError, CPLE_BaseError, OSError, SystemError, ElementTree.ParseError) as error:
         if isinstance(error, AttcrError):
             raise
-        reason = " ".join(str(error.__cause__ or error).split()).rstrip(".") or repr(error)
-        raise SceneError(f"{target} cannot be written: {reason}. Is the disk full?") from error
+        raise SceneError(f"{target} cannot be written: {_reason(error)}. Is the disk full?") from error
+
+
+def _reason(error: BaseException) -> str:
+    """Give what GDAL said first, in one line: rasterio's own error only points to it."""
+    first = error.__cause__ or error
+    return " ".join(str(first).split()).rstrip(".")[:300] or repr(first)
 
 
 def check_space(folder: Path, needed: int) -> None:
@@ -125,9 +130,8 @@ def create(path: Path, profile: Profile, bands: Sequence[Band]) -> None:
                 if tags := _without_taken(band.tags):
                     dataset.update_tags(index, **tags)
     except (RasterioError, CPLE_BaseError, OSError, ValueError, SystemError) as error:
-        reason = " ".join(str(error.__cause__ or error).split())[:300]
         raise SceneError(
-            f"A working file cannot be made in {path.parent}: {reason}. Check that the disk has room, and the "
+            f"A working file cannot be made in {path.parent}: {_reason(error)}. Check that the disk has room, and the "
             "raster's metadata with gdalinfo."
         ) from error
     new.replace(path)
@@ -139,8 +143,8 @@ def write_rows(path: Path, top: int, values: Array) -> None:
         with rasterio.open(path, "r+") as dataset:
             dataset.write(values, window=Window(0, top, values.shape[2], values.shape[1]))
         to_disk(path)
-    except (RasterioError, OSError) as error:
-        raise SceneError(f"Rows cannot be written to {path}: {error}. Is the disk full?") from error
+    except (RasterioError, CPLE_BaseError, OSError) as error:
+        raise SceneError(f"Rows cannot be written to {path}: {_reason(error)}. Is the disk full?") from error
 
 
 def write_mask_rows(path: Path, top: int, mask: NDArray[np.uint8]) -> None:
@@ -165,7 +169,8 @@ def finish(path: Path, made: Path, profile: Profile, bands: Sequence[Band]) -> N
     if driver == "COG":
         valid, errors, _ = cog_validate(made, quiet=True)
         if not valid:
-            raise SceneError(f"{made.name} would not be a valid COG: {'; '.join(errors)}. Please report this.")
+            told = "; ".join(errors).rstrip(".")
+            raise SceneError(f"{made.name} would not be a valid COG: {told}. Is the disk full? If not, report this.")
     _add_tags(made.with_name(made.name + ".aux.xml"), profile, bands)
 
 
