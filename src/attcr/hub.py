@@ -44,10 +44,11 @@ def _from_hub(address: re.Match[str], digest: str) -> Path:
     try:
         size = _size_on_hub(address, file)
         _refuse_large(size)
-        started = background(
-            lambda: huggingface_hub.hf_hub_download(address["repo"], file, revision=address["revision"])
-        )
-        path = Path(started.result(timeout=seconds_for(size)))
+
+        def download() -> str:
+            return huggingface_hub.hf_hub_download(address["repo"], file, revision=address["revision"])
+
+        path = Path(background(download).result(timeout=seconds_for(size)))
     except NotInTimeError as error:
         raise WeightsError(f"{address[0]}: {file} came too slowly from the Hub: try again later") from error
     except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError, OSError, ValueError) as error:
