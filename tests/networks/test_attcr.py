@@ -160,6 +160,11 @@ def test_heads_that_do_not_divide_their_channels_are_refused(heads: tuple[int, .
     assert dataclasses.replace(SMALL, heads=(2, 2, 32, 2, 2)).heads[2] == 32
 
 
+def test_an_odd_number_of_heads_is_refused_though_it_divides() -> None:
+    with pytest.raises(ConfigError, match="stage 3: 3 heads must be even"):
+        dataclasses.replace(SMALL, dim=12, heads=(2, 2, 3, 2, 2))
+
+
 def test_presets_are_those_of_the_paper_where_the_count_does_not_tell() -> None:
     assert {ATTCRConfig.preset(name).heads for name in ("rice1", "rice2", "tcloud", "sen12mscr")} == {(2, 2, 8, 2, 2)}
     assert ATTCRConfig.preset("rice1").scales == ((3, 5), (3, 5), (1, 3), (3, 5), (3, 5))
