@@ -499,7 +499,11 @@ AUDIT = of(
 
 WALK = of(
     "restore/walk.py",
-    ("tests/restore/test_walk.py", "tests/restore/test_array.py"),
+    (
+        "tests/restore/test_walk.py",
+        "tests/restore/test_array.py",
+        "tests/restore/test_scene.py::test_radar_reaches_the_network_on_the_scenes_grid",
+    ),
     ("no-presence", "x[self._told_planes] = 1", "x[self._told_planes] = 0"),
     ("every-level-is-the-surface", '({"level:surface"} if self.sensor.surface else set())', '{"level:surface"}'),
     ("spread-in-the-networks-range", "(slot.high - slot.low) / slot.span for slot", "1.0 for slot"),
@@ -625,8 +629,128 @@ RESTORE = [
     ),
 ]
 
+FLEET = [
+    *of(
+        "fleet/fetch.py",
+        ("tests/fleet/test_fetch.py",),
+        ("if-is-local-href-or-href-startswith", "if is_local(href) or href.startswith", "if href.startswith"),
+        ("len-options-bands-1", "len(options.bands) + 1", "len(options.bands) + 9"),
+        ("not-in", 'not in ("", ".", "..")', 'not in ("", ".")'),
+        ("item-links", 'item["links"] = []', "pass"),
+        ("urlsplit-redact-href", "urlsplit(redact(href))", "urlsplit(href)"),
+    ),
+    *of(
+        "fleet/worker.py",
+        ("tests/fleet/test_worker.py",),
+        ("hide-secrets-work-problem", "hide_secrets(work.problem)", "work.problem"),
+        (
+            "if-properties-attcr-datetime-from-file-a",
+            'if properties["attcr:datetime_from"] == "file" and fetched.files:',
+            'if properties["attcr:datetime_from"] == "file":',
+        ),
+        (
+            "if-properties-attcr-datetime-from-file-a-2",
+            'if properties["attcr:datetime_from"] == "file" and fetched.files:',
+            "if fetched.files:",
+        ),
+        (
+            "if-properties-attcr-datetime-from-file-a-3",
+            'if properties["attcr:datetime_from"] == "file" and fetched.files:',
+            "if False:",
+        ),
+        ("name-redact-href", '"name": redact(href)', '"name": href'),
+        ("href-redact-href", '"href": redact(href)', '"href": href'),
+        ("range-1-self-job-attempts-1", "range(1, self.job.attempts + 1)", "range(1, self.job.attempts)"),
+        ("sum-result-pixels-values-1e6", "sum(result.pixels.values()) / 1e6", "sum(result.pixels.values()) / 1e3"),
+        ("del-properties-attcr-fingerprint", 'del properties["attcr:fingerprint"]', "pass"),
+    ),
+    *of(
+        "fleet/ledger.py",
+        ("tests/fleet/test_ledger.py",),
+        ("when-1-600", "when[-1] - 600", "when[-1] - 6000"),
+        ("recent-size-1-span", "(recent.size - 1) / span", "recent.size / span"),
+        ("np-setdiff1d-found-restored-size", "np.setdiff1d(found, restored).size", "found.size"),
+        ("done-int-every-size", "done=int(every.size)", "done=int(restored.size)"),
+        ("pc-equal-table-recipe-recipe", 'pc.equal(table["recipe"], recipe)', 'pc.not_equal(table["recipe"], "")'),
+        ("classes-pop-key-None", "            classes.pop(key, None)", "            pass"),
+        ("lost-key-lost-get-key-0-1", "lost[key] = lost.get(key, 0) + 1", "lost[key] = 1"),
+        ("quarantined-discard-key", "            quarantined.discard(key)", "            pass"),
+        ("kept-contains-keys-kept", "kept[~contains(keys, kept)]", "kept"),
+        ("time-gmtime", "time.gmtime()", "time.localtime()"),
+        ("time-time-ns-1000", "time.time_ns() // 1000", "time.time_ns() // 100"),
+        ("keys-size-1-wanted", "keys.size - 1)] == wanted", "keys.size - 2)] == wanted"),
+    ),
+    *of(
+        "fleet/run.py",
+        ("tests/fleet/test_fleet_run.py",),
+        (
+            "self-found-outcome-status-found",
+            'self.found += outcome.status == "found"',
+            'self.found += outcome.status != "done"',
+        ),
+        (
+            "self-megapixels-outcome-megapixels",
+            "self.megapixels += outcome.megapixels",
+            "self.megapixels = outcome.megapixels",
+        ),
+        ("math-ceil-size-limit", "math.ceil(size / limit)", "math.floor(size / limit)"),
+        ("math-ceil-size-limit-2", "math.ceil(size / limit)", "math.floor(size / limit) + 1"),
+        ("size-limit", "size <= limit", "size < limit"),
+        ("if-left-1", "if left == 1:", "if left == 2:"),
+        ("self-told-add-outcome-work", "self._told.add(outcome.work)", "pass"),
+        ("manifest-redact-manifest", '"manifest": redact(manifest)', '"manifest": ""'),
+        ("options-job-options-describe", '"options": job.options.describe()', '"options": vars(job.options)'),
+    ),
+    *of(
+        "fleet/run.py",
+        ("tests/fleet/test_ledger.py",),
+        (
+            "summary-done-sum-summary-quarantined-val",
+            "- summary.done - sum(summary.quarantined.values())",
+            "- summary.done",
+        ),
+        ("left-rate-if-rate-and-left", "left / rate if rate and left", "left * rate if rate and left"),
+    ),
+    *of(
+        "fleet/run.py",
+        ("tests/fleet/test_local.py",),
+        ("f-at-fleet-shard-0-of-fleet-shard-1", 'f"at-{fleet.shard[0]}-of-{fleet.shard[1]}"', '"at-0-of-1"'),
+        ("store-delete-mark", "                    store.delete(mark)", "                    pass"),
+        ("if-lost-self-fleet-attempts", "if lost < self._fleet.attempts:", "if lost <= self._fleet.attempts:"),
+    ),
+    *of(
+        "fleet/local.py",
+        ("tests/fleet/test_local.py",),
+        ("if-not-work-problem", "if not work.problem:", "if True:"),
+        ("f-worker-name-work-id", 'f"{worker_name()} {work.id}"', 'f"{work.id} {worker_name()}"'),
+        ("fetched-result", "fetched.result()", "None"),
+    ),
+    *of(
+        "fleet/manifest.py",
+        ("tests/fleet/test_manifest.py",),
+        ("options-public-work-options", '"options": _public(work.options)', '"options": work.options'),
+        ("version-public-self-options", "version, _public(self.options)", "version, self.options"),
+        ("or-vsi-in-options", 'or "/vsi" in options', ""),
+        ("if-len-kept-len-wanted-or", "if len(kept) != len(wanted) or", "if"),
+        ("mask-auto-and-not", 'mask == "auto" and not', 'mask == "auto" and False and not'),
+        ("key-lower-in-mask-qa-pixel-qa", 'key.lower() in (mask, "qa_pixel", "qa")', 'key in (mask, "qa_pixel", "qa")'),
+        ("len-described-1-and-wanted", "len(described) == 1 and wanted", "wanted"),
+    ),
+    *of(
+        "fleet/plan.py",
+        ("tests/fleet/test_plan.py",),
+        ("options-tile-options-overlap-2", "(options.tile - options.overlap) ** 2", "options.tile ** 2"),
+        ("scene-height-scene-width-1e6", "scene.height * scene.width / 1e6", "scene.height * scene.width / 1e3"),
+    ),
+    *of(
+        "fleet/settings.py",
+        ("tests/fleet/test_settings.py",),
+        ("and-not-isinstance-one-bool", "and not isinstance(one, bool)", ""),
+    ),
+]
+
 MUTANTS: tuple[Mutant, ...] = (
     *SENSORS, *PRODUCTS, *SPEC, *NAIVE, *CHUNKED, *NETWORK, *WEIGHTS, *HUB, *TILES, *BLEND, *PROTOCOLS,
-    *LOOKS, *AUDIT, *WALK, *RESTORE,
+    *LOOKS, *AUDIT, *WALK, *RESTORE, *FLEET,
 )  # fmt: skip
 """All of them."""

@@ -11,6 +11,7 @@ import rasterio
 from attcr.errors import SceneError
 from attcr.restore import RestoreOptions, restore_array, restore_scene
 from attcr.restore.walk import LARGE_ERROR, LOW_CONFIDENCE, NODATA, ORIGINAL, UNDER_THICK, UNDER_THIN
+from attcr.scenes.clouds.rim import Rim
 from attcr.sensors import REFLECTANCE, S2_COMMON
 from attcr.spec import ANY_BANDS, InputSpec
 from fake_scenes import UTM, by_position, make, read
@@ -165,3 +166,29 @@ def test_what_is_no_data_goes_in_as_the_mean_of_its_band_in_the_tile() -> None:
     assert np.allclose(seen[0, 1, :4] * 255, 90, atol=1e-3)
     assert np.allclose(seen[0, 1, 4:, :8] * 255, 120, atol=1e-3)
     assert np.allclose(seen[0, [0, 2]] * 255, 60, atol=1e-3)
+
+
+def test_a_mask_of_yes_and_no_is_of_thick_cloud_and_so_is_any_class_above_it() -> None:
+    image = np.full((3, 16, 16), 100, np.uint8)
+    classes = np.array([[0, 1, 2, 200]] * 4, np.uint8).repeat(4, 0).repeat(4, 1)
+    settings = RestoreOptions(dilate=0, feather=0)
+    out = restore_array(image, Adding(), clouds=classes, options=settings)
+    assert out.quality[0, ::4].tolist() == [ORIGINAL, UNDER_THIN, UNDER_THICK, UNDER_THICK]
+    assert (restore_array(image, Adding(), clouds=classes > 0, options=settings).quality[:, 4:] == UNDER_THICK).all()
+
+
+def test_a_product_is_blank_where_all_its_bands_are() -> None:
+    image = np.full((3, 16, 16), 2000, np.uint16)
+    image[0, 0, 0] = 0
+    image[:, 0, 1] = 0
+    out = restore_array(image, Adding(), options=RestoreOptions(sensor="s2-l2a"))
+    assert out.quality[0, :3].tolist() == [UNDER_THIN, NODATA, UNDER_THIN]
+    assert (out.image[:, 0, 1] == 0).all()
+
+
+def test_options_tell_addresses_without_their_secrets_and_give_the_rim() -> None:
+    secret = "https://user:hunter2@host/a.tif?sig=hunter2"
+    told = RestoreOptions(mask=secret, sar=secret, dilate=3, feather=5)
+    assert "hunter2" not in str(told.describe())
+    assert (told.describe()["mask"], told.describe()["sar"]) == ("https://host/a.tif",) * 2
+    assert told.rim == Rim(dilate=3, feather=5)
