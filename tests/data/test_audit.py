@@ -458,3 +458,9 @@ def test_a_side_fits_another_pair_from_the_very_thresholds_on(
         "mismatched": 4 * (kind == "mismatched"), "unconfirmed": 4 * (kind == "unconfirmed"),
     }  # fmt: skip
     assert all(one.images[0].name != one.images[-1].name for one in report.of("mismatched"))
+
+
+def test_sides_that_differ_in_height_alone_are_odd(few: Path) -> None:
+    Image.fromarray(noise(1)[:64]).save(few / "clear" / "t1.png")
+    found = [finding for finding in audit("pairs", few, lists=lists(few)).of("odd") if len(finding.images) == 2]
+    assert [(finding.images[0].name, finding.note) for finding in found] == [("t1", "the two sides differ in size")]
