@@ -266,19 +266,22 @@ def test_the_rate_warms_up_and_falls_to_a_hundredth(module: Module) -> None:
     assert schedule.rate(200, 500, resumed=False) == pytest.approx(1e-5)
 
 
-class Halved:
-    """A predictor that halves what is there, and expects an error of exp(-1) of the network's 1."""
+class Times:
+    """A predictor that multiplies what is there, and expects an error of exp(-1) of the network's 1."""
 
     spec = ANY_BANDS
     identity = {"weights_sha256": "none"}  # noqa: RUF012
 
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
     def __call__(self, x: np.ndarray) -> np.ndarray:
         self.seen = x
-        return np.concatenate([x[:, :13] / 2, np.full_like(x[:, :13], -1.0)], axis=1)
+        return np.concatenate([x[:, :13] * self.factor, np.full_like(x[:, :13], -1.0)], axis=1)
 
 
 def test_what_is_measured_goes_in_and_comes_out_as_reflectance(module: Module) -> None:
-    predictor = Halved()
+    predictor = Times(0.5)
     restore = module("measure").Restorer(predictor)
     out, scale = restore(np.full((13, 8, 8), 0.4, np.float32), (1, 2, 3), surface=True)
     x = predictor.seen[0, :, 0, 0]
@@ -305,11 +308,28 @@ def test_a_date_on_a_line_to_the_clear_one_is_fitted_to_it(module: Module) -> No
     assert module("real").fitted(image, clear, both) == pytest.approx(clear)
 
 
+def test_real_pairs_that_nothing_restores_are_as_far_off_as_they_came(module: Module, shared_data: Path) -> None:
+    if not (shared_data / "s2").is_dir():
+        pytest.skip(f"needs the pairs in {shared_data / 's2'}")
+    real, restore = module("real"), module("measure").Restorer(Times(1.0))
+    figures = real.haze(restore, shared_data / "s2") | real.cloudsen12(restore, shared_data / "s2")
+    haze = figures["20LMR haze MAE"]
+    assert haze["input"] == pytest.approx(0.0352, abs=5e-5)
+    assert haze["restored"] == pytest.approx(haze["input"], rel=1e-5)
+    for name, error in (("clear", 0.0116), ("thick", 0.0290), ("thin", 0.0205), ("shadow", 0.0410)):
+        told = figures[f"CloudSEN12 {name}"]
+        assert told["MAE input"] == pytest.approx(error, abs=6e-5)
+        assert told["MAE restored"] == pytest.approx(told["MAE input"], rel=1e-4)
+        assert told["changed by"] < 1e-6
+    pairs = real.sen12mscr(restore, shared_data / "s2")
+    assert pairs["SEN12MS-CR mean dB"] == pytest.approx({"input": 22.74, "restored": 22.74}, abs=0.01)
+
+
 def test_figures_of_simulated_cloud_are_written_as_json(
     module: Module, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     evaluate = module("evaluate")
-    monkeypatch.setattr(attcr, "open_predictor", lambda *_, **__: Halved())
+    monkeypatch.setattr(attcr, "open_predictor", lambda *_, **__: Times(0.5))
     evaluate.main(["halved", "--data", str(data), "--json", str(tmp_path / "out.json"), "--quick"])
     told = json.loads((tmp_path / "out.json").read_text())
     figures = told["figures"]

@@ -1,11 +1,13 @@
 """The figures on real haze and cloud: pairs and series of two dates and more, none of them trained on."""
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import rasterio
+from rasterio.errors import NotGeoreferencedWarning
 
 from attcr.sensors import S2_L1C_BANDS
 
@@ -29,8 +31,10 @@ SERIES = {
 
 
 def _read(path: Path) -> Array:
-    with rasterio.open(path) as file:
-        return np.asarray(file.read())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)  # pairs lie on one grid, wherever that is
+        with rasterio.open(path) as file:
+            return np.asarray(file.read())
 
 
 def _scaled(numbers: Array) -> Array:
