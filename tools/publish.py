@@ -62,6 +62,7 @@ WORDS = {
         "real cloudy image (tools/s2_thin/README.md)",
         (
             "thick cloud, which hides the ground: it is left bright or smeared; take another date",
+            "cloud shadow, which is lightened little, and the cores of dense cirrus, which may come out too dark",
             "bright sand and salt without a mask: taken for haze, they are darkened by 0.018 of reflectance on average",
             "NDVI under thin cloud over arid land, whose error grew from 0.014 to 0.020 (docs/results/s2-thin.md)",
             "measuring surfaces under cloud: reflectance there is estimated, with its expected error beside it",
@@ -251,8 +252,8 @@ def _item(entry: Published) -> pystac.Item:
     )
     AssetGeneralMLMExtension.ext(item.assets["weights"], add_if_missing=True).apply(artifact_type="safetensors")
     item.stac_extensions.append(FILE_SCHEMA)
-    bands = [slot.name for slot in entry.spec.slots]
-    item.properties["bands"] = [{"name": slot.name, "eo:common_name": slot.name} for slot in entry.spec.bands]
+    bands = [slot.name for slot in entry.spec.bands]
+    item.properties["bands"] = [{"name": name, "eo:common_name": name} for name in bands]
     item.stac_extensions.append(EO_SCHEMA)
     mlm = MLMExtension.ext(item, add_if_missing=True)
     order = ["batch", "channel", "height", "width"]

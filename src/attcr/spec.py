@@ -319,7 +319,7 @@ ANY_BANDS = InputSpec(
     outputs=S2_COMMON,
     products=("s2-l1c", "s2-l2a", "landsat-c2-l1", "landsat-c2-l2", "landsat-tm-c2-l2"),
     gsd=(10.0, 60.0),
-    removes=("thin", "shadow"),
+    removes=("thin",),
     spread=True,
 )
 """Any of Sentinel-2's 13 bands, or Landsat's nearest, at the surface or at the top of the atmosphere."""

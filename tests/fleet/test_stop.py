@@ -63,9 +63,9 @@ def test_a_process_that_hears_no_interrupt_is_ended_all_the_same() -> None:
 import time
 from attcr.fleet.stop import end_on_signals
 end_on_signals(grace=1)
-print("ready", flush=True)
 while True:
     try:
+        print("ready", flush=True)
         time.sleep(60)
     except KeyboardInterrupt:
         pass

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from attcr.errors import SceneError
-from attcr.restore import Fit, RestoreOptions, restore_scene, which_weights
+from attcr.restore import Fit, RestoreOptions, choose_weights, restore_scene, which_weights
 from attcr.spec import TRUE_COLOUR
 from fake_scenes import UTM, Same, make, noise, read
 
@@ -78,6 +78,7 @@ def test_six_kinds_of_scene_are_told_which_weights_fit(
     source = build(tmp_path)
     fits = which_weights(source)
     assert verdicts(fits)["rgb-thin"]
+    assert verdicts(fits)["s2-thin"] == (source.suffix not in (".png", ".tif"))  # their product is not told
     assert not verdicts(fits)["rice2-small"]
     assert fits[0].fits  # those that fit come first
     assert f"removes thin cloud from {bands}." in next(fit.reason for fit in fits if fit.weights == "rgb-thin")
@@ -94,6 +95,10 @@ def test_where_the_product_is_not_told_the_remedy_is(tmp_path: Path) -> None:
     )
     assert "name it with --sensor (s2-l1c, " in untold["rgb-thin"]
     assert "--sensor" not in told["rgb-thin"]
+    assert "surface or of the top of the atmosphere: name the product with --sensor" in untold["s2-thin"]
+    assert told["s2-thin"].startswith(
+        "removes thin cloud from blue (B02), green (B03), red (B04), nir (B08)."
+    )
 
 
 def test_pixels_much_larger_than_those_trained_on_are_mentioned(tmp_path: Path) -> None:
@@ -107,7 +112,9 @@ def test_pixels_much_larger_than_those_trained_on_are_mentioned(tmp_path: Path) 
 
 def test_false_colour_weights_on_a_true_colour_scene_are_refused_with_those_that_fit(tmp_path: Path) -> None:
     folder = safe_folder(tmp_path, "2A")
-    with pytest.raises(SceneError, match=r"s2-l2a-n0400 and the weights take rgb8.*fit this scene: rgb-thin\."):
+    with pytest.raises(
+        SceneError, match=r"s2-l2a-n0400 and the weights take rgb8.*fit this scene: s2-thin, rgb-thin\."
+    ):
         restore_scene(folder, tmp_path / "out.tif", "rice2-small")
     with pytest.raises(SceneError, match=r"take swir16 nir08 red.*fit this scene: rgb-thin\."):
         restore_scene(picture(tmp_path), tmp_path / "out.tif", "rice2-small")
@@ -115,8 +122,22 @@ def test_false_colour_weights_on_a_true_colour_scene_are_refused_with_those_that
 
 def test_a_safe_folder_goes_through_the_shipped_weights_with_no_option(tmp_path: Path) -> None:
     folder = safe_folder(tmp_path, "1C")
-    result = restore_scene(folder, tmp_path / "out.tif", "rgb-thin")
+    result = restore_scene(folder, tmp_path / "three.tif", "rgb-thin")
     assert read(result.target).shape == (3, 60, 70)
+    assert choose_weights(folder, RestoreOptions()) == "s2-thin"
+    result = restore_scene(folder, tmp_path / "all.tif", "s2-thin")
+    assert read(result.target).shape == (13, 60, 70)
+    assert result.spread is not None
+
+
+def test_the_first_weights_that_fit_are_chosen_and_none_is_told_with_the_reasons(tmp_path: Path) -> None:
+    assert choose_weights(picture(tmp_path), RestoreOptions()) == "rgb-thin"
+    assert choose_weights(landsat_folder(tmp_path), RestoreOptions()) == "s2-thin"
+    one = make(tmp_path / "one.tif", noise("uint8", (1, 60, 70)))
+    with pytest.raises(
+        SceneError, match=r"No published weights fit .*one\.tif\. s2-thin: .* rgb-thin: .* rice2-small: "
+    ):
+        choose_weights(one, RestoreOptions())
 
 
 def test_bands_without_names_are_not_guessed_from_their_number(tmp_path: Path) -> None:

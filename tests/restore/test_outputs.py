@@ -27,7 +27,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_every_file_is_named_in_the_order_in_which_it_appears(tmp_path: Path) -> None:
-    names = [path.name for path in Outputs(tmp_path / "o.tif", confidence=True)]
+    names = [path.name for path in Outputs(tmp_path / "o.tif", has_spread=True)]
     assert names == [
         "o.tif.aux.xml", "o.tif", "o_quality.tif.aux.xml", "o_quality.tif", "o_spread.tif.aux.xml", "o_spread.tif",
         "o_preview.png", "o.json",
@@ -42,7 +42,7 @@ def test_an_input_is_never_written_over_however_it_is_spelt(tmp_path: Path, name
     given.write_text("mine")
     href = spelling.format(given, folder=tmp_path, name=name)
     with pytest.raises(SceneError, match="read here"):
-        Outputs(tmp_path / "o.tif", confidence=True, overwrite=True).check([href])
+        Outputs(tmp_path / "o.tif", has_spread=True, overwrite=True).check([href])
 
 
 def test_a_scene_named_as_the_quality_raster_is_kept(tmp_path: Path) -> None:

@@ -133,7 +133,8 @@ def using(impl: Choice) -> Iterator[None]:
 
 def depthwise_conv(x: Tensor, weight: Tensor) -> Tensor:
     """Convolve each channel of (B, C, H, W) with its own odd kernel (C, 1, s, s), zero padded to the same size."""
-    trained = x.device.type == "cpu" and weight.shape[-1] > 3 and torch.is_grad_enabled()
+    kernel = weight.shape[-1]
+    trained = x.device.type == "cpu" and kernel > 3 and torch.is_grad_enabled()
     if trained and _region_now() not in ("naive", "plain"):
         return split_depthwise_conv(x, weight)
     return plain_depthwise_conv(x, weight)

@@ -84,7 +84,7 @@ def _fit(weights: str, spec: InputSpec, scene: Scene, product: Sensor | None) ->
     told = band_names(seen, names)
     places = zip(spec.bands, spec.match(seen, names), strict=True)
     bands = [f"{slot.name} ({told[at] or at + 1})" for slot, at in places if at is not None]
-    reason = f"removes {' and '.join(spec.removes)} cloud from {', '.join(bands)}."
+    reason = f"removes {_clouds(spec.removes)} from {', '.join(bands)}."
     if product is None:
         reason += f" {untold}"
     metres = _metres(scene)
@@ -92,6 +92,11 @@ def _fit(weights: str, spec: InputSpec, scene: Scene, product: Sensor | None) ->
         trained = "-".join(f"{distance:g}" for distance in dict.fromkeys(spec.gsd))
         reason += f" It was trained on pixels of {trained} m; these have {metres:g} m."
     return Fit(weights, True, reason)
+
+
+def _clouds(removes: Sequence[str]) -> str:
+    """Give thin, thick and shadow in words."""
+    return " and ".join("shadow" if kind == "shadow" else f"{kind} cloud" for kind in removes)
 
 
 def _metres(scene: Scene) -> float | None:
