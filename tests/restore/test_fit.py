@@ -95,10 +95,9 @@ def test_where_the_product_is_not_told_the_remedy_is(tmp_path: Path) -> None:
     )
     assert "name it with --sensor (s2-l1c, " in untold["rgb-thin"]
     assert "--sensor" not in told["rgb-thin"]
-    assert "surface or of the top of the atmosphere: name the product with --sensor" in untold["s2-thin"]
-    assert told["s2-thin"].startswith(
-        "removes thin cloud from blue (B02), green (B03), red (B04), nir (B08)."
-    )
+    assert untold["s2-thin"].startswith("The weights take s2-l1c, s2-l2a, ")
+    assert "name it with --sensor (s2-l1c, " in untold["s2-thin"]
+    assert told["s2-thin"].startswith("removes thin cloud from blue (B02), green (B03), red (B04), nir (B08).")
 
 
 def test_pixels_much_larger_than_those_trained_on_are_mentioned(tmp_path: Path) -> None:
