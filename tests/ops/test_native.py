@@ -196,3 +196,28 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(ConfigError, match="XDG_CACHE_HOME"):
         native._load.__wrapped__()
+
+
+def test_a_library_that_was_changed_is_built_again_in_a_folder_of_ours_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[list[str]] = []
+
+    def compile_nothing(command: list[str]) -> None:
+        built.append(command)
+        Path(command[-1]).write_bytes(b"library")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(native, "_run", compile_nothing)
+    (tmp_path / "attcr" / "native").mkdir(parents=True, mode=0o777)
+    library = native._build()
+    assert library.parent.stat().st_mode & 0o777 == 0o700
+    assert (native._build(), len(built)) == (library, 2)
+    for damage in (b"", b"lib"):
+        library.write_bytes(damage)
+        assert native._build().read_bytes() == b"library"
+    assert len(built) == 6
+    library.parent.rename(tmp_path / "elsewhere")
+    library.parent.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(PermissionError):
+        native._build()

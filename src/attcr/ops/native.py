@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from attcr.errors import ConfigError
-from attcr.files import cache_folder
+from attcr.files import cache_folder, sha256, write_whole
 from attcr.ops.chunked import empty_tokens
 
 SIZES = (8, 12, 16, 24, 32, 48)
@@ -120,9 +120,11 @@ def _build() -> Path:
     folder = _folder()
     library = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
         raise PermissionError("it belongs to someone else")
-    if library.exists():
+    folder.chmod(0o700)  # who could write here could have us run his code
+    digest = library.with_suffix(".sha256")
+    if library.is_file() and digest.is_file() and digest.read_text() == sha256(library):
         return library
     home = Path(torch.__file__).parent
     with tempfile.TemporaryDirectory(dir=folder) as room:
@@ -132,6 +134,7 @@ def _build() -> Path:
         # Linked without -fopenmp: threads are torch's, whose OpenMP is loaded already; a second one would fight it.
         _run([*compiler, "-shared", made, f"-L{home}/lib", "-ltorch_cpu", "-lc10", "-o", linked])
         os.replace(linked, library)  # noqa: PTH105
+        write_whole(digest, sha256(library))
     return library
 
 
