@@ -550,7 +550,7 @@ WALK = of(
 RESTORE = [
     *of(
         "restore/array.py",
-        ("tests/restore/test_array.py",),
+        ("tests/restore/test_array.py", "tests/restore/test_walk.py"),
         (
             "boolean-clouds-are-thin",
             "np.asarray(clouds) * THICK if clouds.dtype == bool",
@@ -566,7 +566,7 @@ RESTORE = [
     ),
     *of(
         "restore/options.py",
-        ("tests/restore/test_array.py",),
+        ("tests/restore/test_array.py", "tests/restore/test_walk.py"),
         ("batch-decides", 'not in ("device", "batch", "vrt")', 'not in ("device", "vrt")'),
         ("defaults-in-the-digest", "if value != default[key]}", "}"),
         ("any-dtype", 'if self.dtype not in ("float32", "bfloat16", "float16"):', "if False:"),
@@ -587,14 +587,14 @@ RESTORE = [
     ),
     *of(
         "restore/publish.py",
-        ("tests/restore/test_scene.py", "tests/restore/test_walk.py"),
+        ("tests/restore/test_walk.py", "tests/restore/test_scene.py"),
         ("preview-of-the-first-three", "self._bands = shown_bands(slots)", "self._bands = [0, 1, 2]"),
         ("item-stays-while-rasters-change", "outputs.item.unlink(missing_ok=True)", "pass"),
         ("quality-has-no-nodata", "nodata=NODATA,", "nodata=None,"),
     ),
     *of(
         "restore/resume.py",
-        ("tests/restore/test_scene.py",),
+        ("tests/restore/test_resume.py", "tests/restore/test_scene.py"),
         ("resumes-other-work", "state is not None and state.fingerprint == fingerprint and", "state is not None and"),
         ("two-runs-at-once", "fcntl.LOCK_EX | fcntl.LOCK_NB", "fcntl.LOCK_SH | fcntl.LOCK_NB"),
     ),

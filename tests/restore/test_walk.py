@@ -83,8 +83,9 @@ def test_a_landsat_folder_goes_in_by_wavelength_with_all_its_bands(tmp_path: Pat
     there = {name for name in S2_COMMON if seen[f"present:{name}"] == 1}
     assert there == {"coastal", "blue", "green", "red", "nir08", "swir16", "swir22"}
     assert seen["red"] == pytest.approx(((12004 * 2.75e-5) - 0.2) * 2.5, abs=1e-6)
-    with rasterio.open(result.target) as out:
+    with rasterio.open(result.target) as out, rasterio.open(result.quality) as quality:
         assert out.count == 7
+        assert quality.nodata == NODATA
 
 
 def test_the_expected_error_is_written_in_reflectance_and_large_ones_are_flagged(tmp_path: Path) -> None:
@@ -192,3 +193,22 @@ def test_options_tell_addresses_without_their_secrets_and_give_the_rim() -> None
     assert "hunter2" not in str(told.describe())
     assert (told.describe()["mask"], told.describe()["sar"]) == ("https://host/a.tif",) * 2
     assert told.rim == Rim(dilate=3, feather=5)
+
+
+def test_an_old_item_is_gone_before_the_first_new_pixels_have_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = scene(tmp_path, ("B02", "B03", "B04"))
+    settings = RestoreOptions(sensor="s2-l2a")
+    result = restore_scene(source, tmp_path / "out.tif", Watching(), options=settings)
+    replace_file = Path.replace
+
+    def fail_at_the_target(self: Path, target: Path) -> Path:
+        if Path(target) == result.target:
+            raise OSError("no more")
+        return replace_file(self, target)
+
+    monkeypatch.setattr(Path, "replace", fail_at_the_target)
+    with pytest.raises((OSError, SceneError)):
+        restore_scene(source, tmp_path / "out.tif", Watching(0.01), options=settings, overwrite=True)
+    assert not result.item.exists()
