@@ -600,7 +600,12 @@ RESTORE = [
     ),
     *of(
         "restore/prepare.py",
-        ("tests/restore/test_scene.py", "tests/restore/test_fit.py"),
+        (
+            "tests/restore/test_walk.py",
+            "tests/restore/test_fit.py",
+            "tests/restore/test_resume.py",
+            "tests/restore/test_scene.py",
+        ),
         ("weights-do-not-decide", '"predictor": dict(self.predictor.identity),', ""),
         ("options-do-not-decide", '"options": self.options.digest(),', ""),
         ("no-memory-limit", "if prepared.memory > limit:", "if False:"),

@@ -13,7 +13,7 @@ from attcr.restore import RestoreOptions, restore_array, restore_scene
 from attcr.restore.walk import LARGE_ERROR, LOW_CONFIDENCE, NODATA, ORIGINAL, UNDER_THICK, UNDER_THIN
 from attcr.scenes.clouds.rim import Rim
 from attcr.sensors import REFLECTANCE, S2_COMMON
-from attcr.spec import ANY_BANDS, InputSpec
+from attcr.spec import ANY_BANDS, SEN12MSCR, InputSpec
 from fake_scenes import UTM, by_position, make, read
 
 LANDSAT = "LC08_L2SP_190025_20210620_20210629_02_T1"
@@ -212,3 +212,11 @@ def test_an_old_item_is_gone_before_the_first_new_pixels_have_their_names(
     with pytest.raises((OSError, SceneError)):
         restore_scene(source, tmp_path / "out.tif", Watching(0.01), options=settings, overwrite=True)
     assert not result.item.exists()
+
+
+def test_radar_of_another_number_of_bands_is_refused(tmp_path: Path) -> None:
+    source = make(tmp_path / "scene.tif", np.full((13, 16, 16), 2000, np.uint16), **UTM)
+    radar = make(tmp_path / "radar.tif", np.full((1, 16, 16), -12, np.float32), **UTM)
+    settings = RestoreOptions(sensor="s2-l1c", sar=str(radar))
+    with pytest.raises(SceneError, match=r"radar\.tif has 1 bands and the weights take 2 \(VV VH\)"):
+        restore_scene(source, tmp_path / "out.tif", Watching(spec=SEN12MSCR), options=settings)
