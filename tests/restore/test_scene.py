@@ -20,6 +20,7 @@ from rasterio.rpc import RPC
 from rio_cogeo.cogeo import cog_validate
 
 import attcr
+import attcr.restore.prepare
 from attcr.errors import AttcrWarning, SceneError
 from attcr.restore import Progress, RestoreOptions, join_blocks, plan_scene, restore_block, restore_scene
 from attcr.spec import SEN12MSCR, SEN12MSCR_OPTICAL, TRUE_COLOUR
@@ -503,13 +504,13 @@ def test_a_list_of_band_files_and_a_stac_item_give_the_same(tmp_path: Path) -> N
     assert written["properties"]["datetime"] == "2022-05-01T10:00:21Z"
 
 
-def test_memory_is_refused_before_it_is_used(tmp_path: Path) -> None:
-    source = tmp_path / "wide.tif"
-    options_ = {"driver": "GTiff", "count": 3, "height": 300, "width": 4_000_000, "dtype": "uint8"}
-    with rasterio.open(source, "w", sparse_ok=True, compress="none", **options_):
-        pass
-    with pytest.raises(SceneError, match="GiB are allowed: use a smaller --tile"):
-        restore_scene(source, tmp_path / "out.tif", Same(), options=RestoreOptions())
+def test_memory_is_refused_before_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = make(tmp_path / "in.tif", noise("uint8", (3, 300, 300)))
+    monkeypatch.setattr(attcr.restore.prepare, "MEMORY_LIMIT", 1 << 20)
+    model = Counting()
+    with pytest.raises(SceneError, match="0.0 GiB are allowed: use a smaller --tile"):
+        restore_scene(source, tmp_path / "out.tif", model, options=options())
+    assert model.tiles == 0
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -10,8 +10,10 @@ import rasterio
 
 from attcr.errors import SceneError
 from attcr.restore import RestoreOptions, restore_array, restore_scene
+from attcr.restore.prepare import prepare
 from attcr.restore.walk import LARGE_ERROR, LOW_CONFIDENCE, NODATA, ORIGINAL, UNDER_THICK, UNDER_THIN
 from attcr.scenes.clouds.rim import Rim
+from attcr.scenes.dataset import gdal
 from attcr.sensors import REFLECTANCE, S2_COMMON
 from attcr.spec import ANY_BANDS, SEN12MSCR, InputSpec
 from fake_scenes import UTM, by_position, make, read
@@ -220,3 +222,17 @@ def test_radar_of_another_number_of_bands_is_refused(tmp_path: Path) -> None:
     settings = RestoreOptions(sensor="s2-l1c", sar=str(radar))
     with pytest.raises(SceneError, match=r"radar\.tif has 1 bands and the weights take 2 \(VV VH\)"):
         restore_scene(source, tmp_path / "out.tif", Watching(spec=SEN12MSCR), options=settings)
+
+
+def test_what_decides_a_result_is_in_its_fingerprint_and_nothing_else(tmp_path: Path) -> None:
+    source = scene(tmp_path, ("B02", "B03", "B04"))
+
+    def fingerprint(model: Watching, **settings: Any) -> str:
+        with gdal(), prepare(source, model, RestoreOptions(sensor="s2-l2a", **settings)) as job:
+            return job.fingerprint()
+
+    other = Watching()
+    other.identity = {"weights_sha256": "other", "dtype": "float32"}
+    plain = fingerprint(Watching())
+    assert plain == fingerprint(Watching(), batch=2)
+    assert len({plain, fingerprint(Watching(), tile=128), fingerprint(other)}) == 3
