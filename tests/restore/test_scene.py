@@ -508,7 +508,7 @@ def test_memory_is_refused_before_it_is_used(tmp_path: Path, monkeypatch: pytest
     source = make(tmp_path / "in.tif", noise("uint8", (3, 300, 300)))
     monkeypatch.setattr(attcr.restore.prepare, "MEMORY_LIMIT", 1 << 20)
     model = Counting()
-    with pytest.raises(SceneError, match="0.0 GiB are allowed: use a smaller --tile"):
+    with pytest.raises(SceneError, match=r"0\.0 GiB are allowed: use a smaller --tile"):
         restore_scene(source, tmp_path / "out.tif", model, options=options())
     assert model.tiles == 0
 
