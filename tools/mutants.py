@@ -628,7 +628,7 @@ RESTORE = [
     ),
     *of(
         "scenes/clouds/find.py",
-        ("tests/scenes/clouds/test_find.py", "tests/restore/test_scene.py"),
+        ("tests/scenes/clouds/test_find.py", "tests/restore/test_walk.py"),
         ("auto-ignores-the-users-bands", "at = rgb or find_bands(", "at = find_bands("),
         ("pictures-are-stretched", "PICTURE_RANGE if sensor.picture else RGB_RANGE", "RGB_RANGE"),
     ),

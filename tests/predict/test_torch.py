@@ -123,3 +123,15 @@ def test_what_cannot_be_asked_is_refused() -> None:
         open_predictor(Half(), device="nowhere")
     with pytest.raises(ShapeError, match=r"gave \(2, 3, 16, 20\) for \(2, 3, 16, 20\); expected \(2, 13, 16, 20\)"):
         TorchPredictor(Half(), spec=SEN12MSCR)(image())
+
+
+def test_the_same_numbers_under_another_name_are_other_weights() -> None:
+    class Other(nn.Module):
+        spec = TRUE_COLOUR
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.share = nn.Parameter(torch.tensor(0.5))
+
+    one, other = (open_predictor(module.eval()).identity["weights_sha256"] for module in (Half(), Other()))
+    assert one != other

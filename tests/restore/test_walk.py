@@ -15,8 +15,8 @@ from attcr.restore.walk import LARGE_ERROR, LOW_CONFIDENCE, NODATA, ORIGINAL, UN
 from attcr.scenes.clouds.rim import Rim
 from attcr.scenes.dataset import gdal
 from attcr.sensors import REFLECTANCE, S2_COMMON
-from attcr.spec import ANY_BANDS, SEN12MSCR, InputSpec
-from fake_scenes import UTM, by_position, make, read
+from attcr.spec import ANY_BANDS, SEN12MSCR, TRUE_COLOUR, InputSpec
+from fake_scenes import UTM, Counting, by_position, make, read
 
 LANDSAT = "LC08_L2SP_190025_20210620_20210629_02_T1"
 
@@ -236,3 +236,14 @@ def test_what_decides_a_result_is_in_its_fingerprint_and_nothing_else(tmp_path: 
     plain = fingerprint(Watching())
     assert plain == fingerprint(Watching(), batch=2)
     assert len({plain, fingerprint(Watching(), tile=128), fingerprint(other)}) == 3
+
+
+def test_bright_cloud_is_found_in_the_bands_that_the_user_named(tmp_path: Path) -> None:
+    values = np.full((4, 32, 32), 40, np.uint8)
+    values[1:, :16, :16] = 220  # white in bands 2, 3 and 4
+    source = make(tmp_path / "scene.tif", values, photometric="MINISBLACK", **UTM)
+    settings = RestoreOptions(sensor="rgb8", bands=("4", "3", "2"), mask="auto", dilate=0, feather=0)
+    result = restore_scene(source, tmp_path / "out.tif", Counting(0.5, spec=TRUE_COLOUR), options=settings)
+    quality = read(result.quality)[0]
+    assert (quality[:16, :16] == UNDER_THICK).all()
+    assert (quality[16:] == ORIGINAL).all()
