@@ -301,7 +301,9 @@ def test_weights_without_band_names_take_as_many_by_position() -> None:
 def test_the_users_own_choice_rules() -> None:
     assert TRUE_COLOUR.match(REFLECTANCE, [""] * 4, ["3", "2", "1"]) == [2, 1, 0]
     assert TRUE_COLOUR.match(SENTINEL2_L2A, [""] * 12, ["B12", "B8A", "red"]) == [11, 8, 3]
-    assert RICE2.match(SENTINEL2_L2A, ["B02", "B03", "B04"], ["B04", "B03", "B02"]) == [2, 1, 0]
+    assert RICE2.match(RGB8, ["red", "green", "blue"], ["1", "2", "3"]) == [0, 1, 2]
+    with pytest.raises(SceneError, match="is s2-l2a and the weights take rgb8, picture"):
+        RICE2.match(SENTINEL2_L2A, ["B02", "B03", "B04"], ["B04", "B03", "B02"])
     with pytest.raises(SceneError, match=r"--bands names 2 bands and the weights take 3 \(red green blue\): name 3"):
         TRUE_COLOUR.match(SENTINEL2_L2A, [""] * 12, ["B04", "B03"])
     with pytest.raises(SceneError, match=r"Band B10 is not among the scene's 3 bands \(B02 B03 \?\)"):

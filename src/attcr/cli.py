@@ -483,9 +483,7 @@ def _restore(
         unmeasured = name == QUALITY_NAMES[LOW_CONFIDENCE] and result.spread is None and not count
         typer.echo(f"  {'?' if unmeasured else format(count / total, '.2%'):>7}  {name}")
     if result.spread is None:
-        typer.echo(
-            "  how sure it is was not measured: these weights predict no error (--confidence compares eight views)"
-        )
+        typer.echo("  confidence was not measured: these weights predict no error (--confidence compares eight views)")
     sides = [result.quality, result.spread, result.preview, result.item]
     typer.echo("beside it: " + ", ".join(path.name for path in sides if path))
 

@@ -184,8 +184,6 @@ class InputSpec:
         `asked` are the user's own choice, by name or by number from 1, one for each slot. What does not fit is
         refused with what came and what is wanted.
         """
-        if asked is not None:
-            return list(self._asked(sensor, names, asked))
         if self.of_kind("level") and sensor.surface is None:
             raise SceneError(
                 f"The scene is {sensor.name}, and the weights must know whether its values are of the surface or of "
@@ -196,6 +194,8 @@ class InputSpec:
                 f"The scene is {sensor.name} and the weights take {', '.join(self.products)}: give one of these, or "
                 "other weights."
             )
+        if asked is not None:
+            return list(self._asked(sensor, names, asked))
         if all(slot.name.startswith("band ") for slot in self.bands) and len(names) == len(self.bands):
             return list(range(len(names)))  # the weights name no bands: by position
         names = band_names(sensor, names)

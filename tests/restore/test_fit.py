@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import rasterio.shutil
 
 from attcr.errors import SceneError
 from attcr.restore import Fit, RestoreOptions, choose_weights, restore_scene, which_weights
@@ -147,3 +148,19 @@ def test_bands_without_names_are_not_guessed_from_their_number(tmp_path: Path) -
     chosen = RestoreOptions(sensor="s2-l2a", bands=("3", "2", "1"))
     restore_scene(source, tmp_path / "out.tif", Same(spec=TRUE_COLOUR), options=chosen)
     assert np.array_equal(read(tmp_path / "out.tif"), read(source))  # in the order they came
+
+
+def test_naming_the_bands_does_not_make_another_product_fit(tmp_path: Path) -> None:
+    settings = RestoreOptions(bands=("B11", "B8A", "B04"))
+    with pytest.raises(SceneError, match="is s2-l2a-n0400 and the weights take rgb8, picture"):
+        restore_scene(safe_folder(tmp_path, "2A"), tmp_path / "out.tif", "rice2-small", options=settings)
+
+
+def test_weights_are_chosen_for_a_vrt_as_the_options_allow_it(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    source = picture(tmp_path)
+    linked = tmp_path / "below" / "scene.vrt"
+    rasterio.shutil.copy(source, linked, driver="VRT")
+    with pytest.raises(SceneError):
+        choose_weights(linked, RestoreOptions())
+    assert choose_weights(linked, RestoreOptions(vrt="any")) == "rgb-thin"

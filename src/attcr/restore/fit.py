@@ -44,7 +44,7 @@ def choose_weights(source: str | Path | Sequence[str | Path], options: RestoreOp
 
     Where the bands are named by the user there must be one for each of the weights' own.
     """
-    with gdal(), open_scene(source) as scene:
+    with gdal(), open_scene(source, vrt=options.vrt) as scene:
         product = sensor_of(scene, options.sensor)
         names = [band.name for band in scene.bands]
         reasons = {name: _misfit(entry.spec, product, names, options.bands) for name, entry in published().items()}
@@ -61,8 +61,6 @@ def fitting(product: Sensor, names: Sequence[str]) -> list[str]:
 
 
 def _misfit(spec: InputSpec, product: Sensor, names: Sequence[str], asked: Sequence[str] | None = None) -> str | None:
-    if asked is not None and product.product not in spec.products:
-        return f"The scene is {product.name} and the weights take {', '.join(spec.products)}."
     try:
         spec.match(product, names, asked)
     except SceneError as error:
