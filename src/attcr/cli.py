@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from attcr import __version__
-from attcr.errors import AttcrError, ConfigError
+from attcr.errors import AllCloudError, AttcrError, ConfigError
 
 if TYPE_CHECKING:
     from attcr.fleet.ledger import Outcome
@@ -44,7 +44,19 @@ _WeightsThatFit = Annotated[
     ),
 ]
 _Mask = Annotated[
-    str, typer.Option(help="none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], or a raster (0 is clear).")
+    str | None,
+    typer.Option(
+        help="Where clouds are: scl[=FILE], qa_pixel[=FILE], s2cloudless, csmask, auto, a raster (0 is clear), or "
+        "none: every pixel is restored.",
+        show_default="the product's own, else an installed detector that fits, else auto",
+    ),
+]
+_Unseen = Annotated[
+    str,
+    typer.Option(
+        help="What becomes of cloud that the weights do not remove: keep it, fill it by the network (low confidence), "
+        "or nodata."
+    ),
 ]
 _Sensor = Annotated[
     str | None, typer.Option(help="The product, where the metadata does not tell: rgb8, s2-l2a, s2-l2a-n0400, ...")
@@ -396,7 +408,8 @@ def evaluate(
 def restore(
     paths: _Paths,
     weights: _WeightsThatFit = None,
-    mask: _Mask = "none",
+    mask: _Mask = None,
+    unseen: _Unseen = "keep",
     sensor: _Sensor = None,
     bands: _Bands = None,
     sar: _Radar = None,
@@ -416,7 +429,11 @@ def restore(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
 ) -> None:
-    """Remove the clouds of a scene: same grid, same type, clear pixels untouched, and a layer that says what is new."""
+    """Remove the clouds of a scene: same grid, same type, clear pixels untouched, and a layer that says what is new.
+
+    Exit code 0: the scene is restored. 4: all of it is under cloud that the weights do not remove, and nothing was
+    written. 2: anything else went wrong.
+    """
     import warnings
 
     if len(paths) < 2:
@@ -436,6 +453,7 @@ def restore(
         sensor=sensor,
         bands=named,
         mask=mask,
+        unseen=unseen,  # type: ignore[arg-type]  # checked by RestoreOptions
         dilate=dilate,
         feather=feather,
         sar=sar,
@@ -478,7 +496,8 @@ def _restore(
             typer.echo("attcr: stopped. Finished rows are kept: run the same command with --resume.", err=True)
             sys.exit(130)
     total = max(sum(result.pixels.values()), 1)
-    typer.echo(f"{result.target}: {result.tiles_run} of {result.tiles} tiles in {_duration(result.seconds)}")
+    tiles = f"{result.tiles_run} of {result.tiles} tiles in {_duration(result.seconds)}"
+    typer.echo(f"{result.target}: mask {result.mask}, {tiles}")
     for name, count in result.pixels.items():
         unmeasured = name == QUALITY_NAMES[LOW_CONFIDENCE] and result.spread is None and not count
         typer.echo(f"  {'?' if unmeasured else format(count / total, '.2%'):>7}  {name}")
@@ -519,7 +538,7 @@ fleet = typer.Typer(
     no_args_is_help=True,
 )
 app.add_typer(fleet, name="fleet")
-QUARANTINED = 3
+QUARANTINED, ALL_CLOUD = 3, 4
 
 
 @fleet.command("plan")
@@ -722,9 +741,9 @@ def _duration(seconds: float) -> str:
 
 
 def main() -> None:
-    """Run the command line; an AttcrError becomes one line on stderr and exit code 2."""
+    """Run the command line; an AttcrError becomes one line on stderr and exit code 2, or 4 where all is cloud."""
     try:
         app()
     except AttcrError as error:
         typer.echo(f"attcr: {' '.join(str(error).split())}", err=True)  # a file's name may hold a line break
-        sys.exit(2)
+        sys.exit(ALL_CLOUD if isinstance(error, AllCloudError) else 2)

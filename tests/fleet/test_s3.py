@@ -13,7 +13,7 @@ from attcr.fleet.store import Scratch, Store
 from attcr.restore.options import RestoreOptions
 from fake_fleets import bucket_contents, completed, ledger, make_scenes, run
 
-OPTIONS = RestoreOptions(tile=64, overlap=8)
+OPTIONS = RestoreOptions(tile=64, overlap=8, mask="none")
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,8 @@ class State:
     has_clouds: bool = False
     row: int = 0
     pixels: list[int] = field(default_factory=lambda: [0] * len(QUALITY_NAMES))
+    left: int = 0
+    """Pixels of cloud that the weights do not remove."""
     sizes: dict[str, int] = field(default_factory=dict)
     """Working file to its bytes once it was made: it does not shrink."""
     publishing: bool = False
@@ -42,7 +44,7 @@ class State:
 
     def fits(self, strips: Collection[int], width: int) -> bool:
         """Say whether it can be the state of a scene with strips that begin at these rows, and its files are whole."""
-        counts = [self.row, *self.pixels, *self.sizes.values()]
+        counts = [self.row, self.left, *self.pixels, *self.sizes.values()]
         if not all(type(count) is int and count >= 0 for count in counts) or any("/" in name for name in self.sizes):
             return False
         if self.row not in strips or len(self.pixels) != len(QUALITY_NAMES) or sum(self.pixels) != self.row * width:
