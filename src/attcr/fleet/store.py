@@ -62,7 +62,7 @@ class Store:
             yield
         except expected:
             raise
-        except (*ABSENT, BaseError) as error:
+        except (FileNotFoundError, BaseError) as error:
             if isinstance(error, ABSENT) or "NoSuchBucket" in str(error):
                 raise FleetError(f"{self.name}: there is no such bucket. Make it, or give another output.") from error
             raise FleetError(f"{self.name}: {hide_secrets(' '.join(str(error).split()))[:1000]}") from error

@@ -79,7 +79,7 @@ def checksum_of(arrays: Iterable[Array]) -> int:
     """Give the CRC-32 of some arrays, one after the other."""
     checksum = 0
     for array in arrays:
-        checksum = zlib.crc32(np.ascontiguousarray(array), checksum)
+        checksum = zlib.crc32(np.ascontiguousarray(array).data, checksum)
     return checksum
 
 
