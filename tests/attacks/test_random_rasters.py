@@ -13,6 +13,7 @@ import rasterio
 import torch
 from affine import Affine
 from counts import Record, seeds_of
+from rasterio.crs import CRS
 from rasterio.enums import ColorInterp
 from scipy.ndimage import distance_transform_edt
 from torch import Tensor, nn
@@ -23,7 +24,7 @@ from attcr.sensors import PICTURE_RANGE, Sensor
 from fake_scenes import Same, by_position, make, read
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64")
-CRS = ("EPSG:32633", "EPSG:4326", "EPSG:3857", "EPSG:3413", "+proj=sinu +R=6371007.181 +units=m", "EPSG:2056")
+SYSTEMS = ("EPSG:32633", "EPSG:4326", "EPSG:3857", "EPSG:3413", "+proj=sinu +R=6371007.181 +units=m", "EPSG:2056")
 GRIDS = (
     Affine(10, 0, 600000, 0, -10, 5500020),
     Affine(8, 3, 5e5, 3, -8, 5e6),
@@ -83,8 +84,9 @@ class Case:
 def sensor_of(dtype: np.dtype[Any]) -> Sensor:
     """A product of this type in which every value can occur."""
     if dtype.kind == "f":
-        return Sensor("any", (), 1.0, 0.0, PICTURE_RANGE)
-    return Sensor("any", (), 1 / min(np.iinfo(dtype).max, 10_000 if dtype.itemsize > 1 else 255), 0.0, PICTURE_RANGE)
+        return Sensor("any", (), 1.0, 0.0, wanted=PICTURE_RANGE)
+    top = min(int(np.iinfo(dtype).max), 10_000 if dtype.itemsize > 1 else 255)
+    return Sensor("any", (), 1 / top, 0.0, wanted=PICTURE_RANGE)
 
 
 def draw_values(dtype: np.dtype[Any], shape: tuple[int, int, int], chance: random.Random) -> np.ndarray:
@@ -113,7 +115,7 @@ def draw_profile(dtype: np.dtype[Any], chance: random.Random) -> dict[str, Any]:
     if chance.random() < 0.1:
         profile["endianness"] = "BIG"
     if chance.random() < 0.6:
-        profile["crs"] = chance.choice(CRS)
+        profile["crs"] = chance.choice(SYSTEMS)
     if chance.random() < 0.6:
         profile["transform"] = chance.choice(GRIDS)
     if chance.random() < 0.5:
@@ -186,7 +188,7 @@ def told_of(path: Path) -> dict[str, Any]:
         return {
             "shape": (file.count, *file.shape),
             "dtypes": file.dtypes,
-            "crs": file.crs.to_wkt() if file.crs else None,
+            "crs": _named(file.crs),
             "transform": tuple(file.transform)[:6],
             "nodata": [repr(value) for value in file.nodatavals],
             "descriptions": file.descriptions,
@@ -198,6 +200,12 @@ def told_of(path: Path) -> dict[str, Any]:
             "tags of bands": [file.tags(index) for index in file.indexes],
             "masks": [sorted(flag.name for flag in flags) for flags in file.mask_flag_enums],
         }
+
+
+def _named(crs: CRS | None) -> str | None:
+    """The text of a CRS; GDAL gives a raster without one, whose pixels are points, an unnamed one of any unit."""
+    wkt = crs.to_wkt() if crs else ""
+    return None if wkt.startswith('LOCAL_CS["unnamed"') else wkt or None
 
 
 def masks_of(path: Path) -> np.ndarray:
