@@ -112,10 +112,8 @@ def _errors(image: Tensor, clear: Tensor, bands: Sequence[str]) -> dict[str, flo
 
 
 def _index(first: Tensor, second: Tensor) -> Tensor:
-    first, second = (
-        first.clamp_min(0),
-        second.clamp_min(0),
-    )  # below 0 there is no reflectance, and no bound to the index
+    # Below 0 there is no reflectance, and no bound to the index.
+    first, second = first.clamp_min(0), second.clamp_min(0)
     return (first - second) / (first + second + 1e-6)
 
 
