@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-os.environ.pop("ATTCR_NATIVE", None)  # the tests of the compiled operator ask for it themselves
-
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
