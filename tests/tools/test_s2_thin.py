@@ -319,14 +319,6 @@ def test_a_scale_that_is_right_holds_two_thirds_and_finds_the_worst(module: Modu
     assert 0.1 < figures["less"] < 0.3
 
 
-def test_a_date_on_a_line_to_the_clear_one_is_fitted_to_it(module: Module) -> None:
-    clear = np.random.default_rng(0).random((13, 20, 20))
-    both = np.zeros((20, 20), bool)
-    both[:10] = True
-    image = clear * 0.7 + 0.1
-    assert module("real").fitted(image, clear, both) == pytest.approx(clear)
-
-
 def test_real_pairs_that_nothing_restores_are_as_far_off_as_they_came(module: Module, shared_data: Path) -> None:
     if not (shared_data / "s2").is_dir():
         pytest.skip(f"needs the pairs in {shared_data / 's2'}")

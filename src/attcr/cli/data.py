@@ -119,6 +119,11 @@ def evaluate(
             benchmark, methods, names, out, progress=lambda done, total: bar.update(task, completed=done, total=total)
         )
     for name, result in report["protocols"].items():
+        if "classes" in result:
+            for kind in result["classes"]:
+                means = {method: classes[kind]["mae"]["mean"] for method, classes in result["methods"].items()}
+                typer.echo(f"{name}: MAE {kind} " + ", ".join(f"{method} {mean:.4f}" for method, mean in means.items()))
+            continue
         means = {method: entries["psnr"]["mean"] for method, entries in result["methods"].items()}
         typer.echo(
             f"{name}: PSNR " + ", ".join(f"{method} {mean or math.inf:.2f} dB" for method, mean in means.items())
