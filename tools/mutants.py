@@ -601,6 +601,8 @@ WALK = of(
     ("left-is-original", "quality[left] = CLOUD_LEFT", "quality[left] = ORIGINAL"),
     ("left-though-no-data-was-asked-for", "plane[left] = nodata", "pass"),
     ("any-nodata", 'if not known and dtype.kind != "f":', "if False:"),
+    ("large-change-in-the-networks-range", "(np.abs(change) * self._units)", "np.abs(change)"),
+    ("dense-cirrus-is-sure", "LARGE_CHANGE = 0.06", "LARGE_CHANGE = 0.12"),
     ("large-change-is-sure", "unsure |= thick", "pass"),
     ("no-error-where-cloud-is", "np.isin(quality, (NODATA, CLOUD_LEFT))", "quality == NODATA"),
     ("blank-is-left", "left = clouds.thick & (quality != NODATA)", "left = clouds.thick"),
