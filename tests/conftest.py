@@ -11,8 +11,6 @@ import pytest
 
 from buckets import ask_s3
 
-os.environ.pop("ATTCR_NATIVE", None)  # the tests of the compiled operator ask for it themselves
-
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
