@@ -23,7 +23,7 @@ COUNTS = {
     "kills of restore": (10, 200),
     "kills of local fleets": (10, 150),
     "kills of S3 fleets": (10, 100),
-    "kills of Ray drivers": (2, 50),
+    "kills of Ray drivers": (0, 50),  # tests/fleet/test_ray.py kills a worker, a node and a driver in the gate
 }
 """Attack to how many seeds in the gate, and by hand."""
 
@@ -32,6 +32,8 @@ def seeds_of(attack: str) -> range:
     """Give the seeds to try, or skip where others are asked for."""
     asked = os.environ.get("ATTCR_ATTACKS", "")
     gate, by_hand = COUNTS[attack]
+    if not asked and not gate:
+        pytest.skip(f"by hand only: ATTCR_ATTACKS={attack!r}={by_hand}")
     if not asked or asked == "all":
         return range(by_hand if asked else gate)
     for one in asked.split(","):

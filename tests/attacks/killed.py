@@ -31,7 +31,7 @@ from fake_scenes import UTM, Counting, make, noise
 
 SCENES = 4
 OPTIONS = RestoreOptions(tile=32, overlap=8, mask="none")
-PATIENCE = 120
+PATIENCE = 600
 """Seconds that a run which is not killed may take."""
 
 
