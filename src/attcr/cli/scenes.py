@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attcr.cli.arguments import Bands, Confidence, Dilate, Feather, Mask, Nodata, Paths, Radar, Sensor, WeightsThatFit
+from attcr.cli.arguments import (
+    Backend,
+    Bands,
+    Confidence,
+    Dilate,
+    Feather,
+    Mask,
+    Nodata,
+    Paths,
+    Radar,
+    Sensor,
+    WeightsThatFit,
+)
 from attcr.cli.voice import duration, progress_bar, quiet_rasterio
 from attcr.errors import ConfigError
 
@@ -45,6 +57,7 @@ def restore(
     batch: Annotated[int, typer.Option(help="Tiles through the network at once.")] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+    backend: Backend = "auto",
     vrt: Annotated[bool, typer.Option("--vrt", help="Take VRTs that read files and addresses elsewhere.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Keep the rows that an interrupted run left.")] = False,
     overwrite: Annotated[
@@ -69,6 +82,7 @@ def restore(
         batch=batch,
         device=device,
         dtype=dtype,  # type: ignore[arg-type]  # checked by RestoreOptions
+        backend=backend,  # type: ignore[arg-type]  # checked by RestoreOptions
         sensor=sensor,
         bands=named,
         mask=mask,
