@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attcr.cli.arguments import (
+    Backend,
     Bands,
     Confidence,
     Dilate,
@@ -58,6 +59,7 @@ def restore(
     batch: Annotated[int, typer.Option(help="Tiles through the network at once.")] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+    backend: Backend = "auto",
     vrt: Annotated[bool, typer.Option("--vrt", help="Take VRTs that read files and addresses elsewhere.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Keep the rows that an interrupted run left.")] = False,
     overwrite: Annotated[
@@ -86,6 +88,7 @@ def restore(
         batch=batch,
         device=device,
         dtype=dtype,  # type: ignore[arg-type]  # checked by RestoreOptions
+        backend=backend,  # type: ignore[arg-type]  # checked by RestoreOptions
         sensor=sensor,
         bands=named,
         mask=mask,

@@ -161,7 +161,7 @@ def prepare(source: Source, model: nn.Module | str | Path | Predictor, options: 
     try:
         if options.nodata is not None:
             whole = whole.with_nodata(options.nodata)
-        predictor = open_predictor(model, device=options.device, dtype=options.dtype)
+        predictor = open_predictor(model, device=options.device, dtype=options.dtype, backend=options.backend)
         if any(band.colormap for band in whole.bands):
             raise SceneError(
                 f"{whole.source} holds indices into a colour table, not colours: expand it with "
