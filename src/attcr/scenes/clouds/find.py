@@ -89,7 +89,7 @@ def _detect(scene: Scene, mask: str, sensor: Sensor, rgb: Sequence[int] | None) 
     if name in _READERS:
         if not href:
             raise SceneError(
-                f"{scene.source} brings no {name.upper()} file: give it with --mask {name}=FILE, or "
+                f"{scene.source} brings no {name.upper()} file: give it with `mask={name}=FILE`, or "
                 "choose another mask."
             )
         read = _READERS[name]
@@ -97,7 +97,7 @@ def _detect(scene: Scene, mask: str, sensor: Sensor, rgb: Sequence[int] | None) 
         href, read = mask, classes_of_raster
         if is_local(href) and not os.path.exists(href):  # noqa: PTH110  # it may be too long for a name
             raise SceneError(
-                f"There is no mask {href!r}: --mask is none, auto, csmask, s2cloudless, scl, qa_pixel, or a raster."
+                f"There is no mask {href!r}: `mask` is none, auto, csmask, s2cloudless, scl, qa_pixel, or a raster."
             )
     raster = AlignedRaster(href, scene.profile, scene.vrt)
     try:
@@ -128,7 +128,7 @@ def _brightness(scene: Scene, sensor: Sensor, rgb: Sequence[int] | None) -> tupl
     at = rgb or find_bands(sensor, [band.name for band in scene.bands], RGB)
     if at is None:
         raise SceneError(
-            f"--mask auto looks at red, green and blue, which {scene.source} has not: choose another mask."
+            f"`mask=auto` looks at red, green and blue, which {scene.source} has not: choose another mask."
         )
     picture = sensor.into(PICTURE_RANGE if sensor.picture else RGB_RANGE).unnamed()
     return lambda values: classes_of_brightness(picture.to_model(values)), scene.select(at)
@@ -141,8 +141,8 @@ def _detector(scene: Scene, name: str, sensor: Sensor) -> tuple[Callable[[Array]
         at = find_bands(sensor, names, s2cloudless.BANDS)
         if at is None or not sensor.name.startswith("s2-l1c"):
             raise SceneError(
-                f"--mask s2cloudless takes Sentinel-2 L1C with bands {' '.join(s2cloudless.BANDS)}, and "
-                f"{scene.source} is {sensor.name}: use --mask csmask or scl."
+                f"`mask=s2cloudless` takes Sentinel-2 L1C with bands {' '.join(s2cloudless.BANDS)}, and "
+                f"{scene.source} is {sensor.name}: use `mask=csmask` or `mask=scl`."
             )
         return lambda values: s2cloudless.classify(sensor.to_reflectance(values)), scene.select(at)
     for count, nir in ((6, "nir"), (6, "nir08"), (4, "nir"), (4, "nir08")):
@@ -152,8 +152,8 @@ def _detector(scene: Scene, name: str, sensor: Sensor) -> tuple[Callable[[Array]
             break
     if at is None or sensor.name in ("rgb8", "picture"):
         raise SceneError(
-            "--mask csmask takes reflectance with at least blue, green, red and near infrared, and "
-            f"{scene.source} has not all four: use --mask auto or a raster."
+            "`mask=csmask` takes reflectance with at least blue, green, red and near infrared, and "
+            f"{scene.source} has not all four: use `mask=auto` or a raster."
         )
     level: Literal["l1c", "l2a"] = "l1c" if "l1" in sensor.name else "l2a"
     seen = scene.select(at)
@@ -168,7 +168,7 @@ def sensor_of(scene: Scene, named: str | Sensor | None) -> Sensor:
     if sensor is None:
         raise SceneError(
             f"{scene.source} holds {scene.dtype} values and nothing says of which product: name it with "
-            f"--sensor, one of {', '.join(SENSORS)} (n0400 for Sentinel-2 of processing baseline 04.00 "
+            f"`sensor`, one of {', '.join(SENSORS)} (n0400 for Sentinel-2 of processing baseline 04.00 "
             "and later)."
         )
     return sensor
