@@ -26,6 +26,7 @@ from attcr.files import sha256, write_whole
 from attcr.spec import SEN12MSCR, SEN12MSCR_OPTICAL, TRUE_COLOUR, InputSpec, band_slots
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor, nn
 
 FORMAT = "attcr-2"
@@ -189,8 +190,13 @@ def _check_planes(model: nn.Module, spec: InputSpec) -> None:
         )
 
 
-def load_model(source: str | os.PathLike[str]) -> nn.Module:
-    """Give a network ready for inference, in float32 on the CPU, by anything that `find_weights` takes.
+def list_models() -> list[str]:
+    """Give the names of the weights in the package, which `load_model` and `restore_scene` take."""
+    return list(published())
+
+
+def load_model(source: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> nn.Module:
+    """Give a network ready for inference, in float32 on a device, by anything that `find_weights` takes.
 
     Its `config` are its settings and its `spec` says what it takes and gives.
     """
@@ -220,7 +226,11 @@ def load_model(source: str | os.PathLike[str]) -> nn.Module:
     if model is not drawn:
         fill(model, tensors)
     model.spec = told.spec  # type: ignore[assignment]
-    return model.eval()
+    try:
+        return model.eval().to(device)
+    except (RuntimeError, AssertionError) as error:
+        first = str(error).splitlines()[0]
+        raise ConfigError(f"the network cannot go to device {str(device)!r}: {first}") from error
 
 
 def _refuse_absurd(config: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -24,7 +24,7 @@ from obstore.exceptions import BaseError
 
 from attcr.addresses import hide_secrets, redact
 from attcr.downloads import LIMIT_VARIABLE, download_limit
-from attcr.errors import ConfigError, FleetError, WeightsError
+from attcr.errors import ConfigError, FleetError, ManifestError, WeightsError
 from attcr.fleet import local
 from attcr.fleet.ledger import (
     Ledger,
@@ -90,7 +90,7 @@ class FleetOptions:
         if self.workers < 1 or self.attempts < 1 or self.readers < 1 or self.gpus < 0 or (self.threads or 1) < 1:
             raise ConfigError("workers, threads, readers and attempts are at least 1, and gpus at least 0.")
         if self.engine == "local" and (self.workers > 1 or self.gpus or self.address):
-            raise ConfigError("workers, gpus and address are for --engine ray: the engine local is this process.")
+            raise ConfigError("workers, gpus and address are for `engine=ray`: the engine local is this process.")
 
 
 @dataclass
@@ -228,6 +228,8 @@ class _Todo:
     ) -> None:
         self._recipe, self._fleet, self._store, self._tally, self._ledger = recipe, fleet, store, tally, ledger
         self.about = survey(manifest)
+        if not self.about.rows:
+            raise ManifestError(f"There is no scene in {redact(manifest)}: check the name, or the pattern.")
         self.crashed: set[str] = set()
         """Ids of scenes at which an earlier process died."""
         standing = read_standing(store)

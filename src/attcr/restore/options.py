@@ -37,8 +37,8 @@ class RestoreOptions:
     """What computes it: torch, onnxruntime or openvino; auto leaves it to the file of the weights."""
     sensor: str | Sensor | None = None
     """The product, where the scene's metadata does not tell."""
-    bands: tuple[str, ...] | None = None
-    """Bands to give the network, by name or number from 1, in the order it takes them."""
+    bands: tuple[str, ...] | str | None = None
+    """Bands to give the network, by name or number from 1, in the order it takes them; also as "B04,B03,B02"."""
     mask: str | None = None
     """Where clouds are: none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], or a raster; None chooses."""
     unseen: Literal["keep", "fill", "nodata"] = "keep"
@@ -58,6 +58,13 @@ class RestoreOptions:
     """Which VRTs are taken: "beside" those of plain files in or below their own folder, "any", or "never" one."""
 
     def __post_init__(self) -> None:
+        if self.bands is not None:
+            listed = self.bands.split(",") if isinstance(self.bands, str) else self.bands
+            object.__setattr__(self, "bands", tuple(str(name).strip() for name in listed))
+            if not self.bands or not all(self.bands):
+                raise ConfigError(f"bands is {self.bands}; expected names or numbers, such as B04,B03,B02.")
+        if isinstance(self.sensor, str):
+            object.__setattr__(self, "sensor", self.sensor.lower())
         if self.batch < 1:
             raise ConfigError(f"batch is {self.batch} and must be at least 1.")
         if self.dilate < 0 or self.feather < 0:
@@ -71,7 +78,7 @@ class RestoreOptions:
         if self.vrt not in ("beside", "any", "never"):
             raise ConfigError(f"vrt is {self.vrt!r}; expected beside, any or never.")
         if isinstance(self.sensor, str) and self.sensor not in SENSORS:
-            raise ConfigError(f"There is no sensor {self.sensor!r}; --sensor is one of {', '.join(SENSORS)}.")
+            raise ConfigError(f"There is no sensor {self.sensor!r}; `sensor` is one of {', '.join(SENSORS)}.")
         grid(1, 1, tile=self.tile, overlap=self.overlap)
 
     def describe(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import attcr
 from attcr.addresses import is_local, redact
 from attcr.errors import AttcrWarning, SceneError
 from attcr.predict import Predictor, open_predictor
+from attcr.products import could_be_picture
 from attcr.restore.fit import fitting
 from attcr.restore.inputs import identity_of
 from attcr.restore.options import RestoreOptions
@@ -30,7 +31,7 @@ from attcr.scenes.clouds.rim import CloudMap
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import AlignedRaster, Scene
 from attcr.scenes.tiles import Grid, grid
-from attcr.sensors import RGB, Sensor, check_values
+from attcr.sensors import RGB, Sensor, check_floats, check_values
 
 if TYPE_CHECKING:
     from torch import nn
@@ -184,9 +185,9 @@ def prepare(source: Source, model: nn.Module | str | Path | Predictor, options: 
         if prepared.memory > limit:
             raise SceneError(
                 f"One strip of {scene.source} ({scene.width} pixels wide, {len(scene.bands)} bands) takes "
-                f"{prepared.memory / 2**30:.1f} GiB and {limit / 2**30:.1f} GiB are allowed: use a smaller --tile."
+                f"{prepared.memory / 2**30:.1f} GiB and {limit / 2**30:.1f} GiB are allowed: use a smaller `tile`."
             )
-        _check_values(scene, product)
+        _check_values(scene, product, options)
     except BaseException:
         whole.close()
         if radar:
@@ -255,15 +256,15 @@ def _open_radar(scene: Scene, predictor: Predictor, options: RestoreOptions) -> 
     wanted = predictor.spec.of_kind("sar")
     if not wanted:
         if options.sar:
-            warnings.warn("These weights take no radar: --sar has no effect.", AttcrWarning, stacklevel=5)
+            warnings.warn("These weights take no radar: `sar` has no effect.", AttcrWarning, stacklevel=5)
         return None
     names = " ".join(slot.name.partition(":")[2].upper() for slot in wanted)
     if options.sar is None:
         if all(slot.optional for slot in wanted):
             return None
         raise SceneError(
-            f"These weights take radar ({names} in dB) beside the optical bands and none came: give it with --sar "
-            "FILE, or use weights without radar."
+            f"These weights take radar ({names} in dB) beside the optical bands and none came: give it with "
+            "`sar`, or use weights without radar."
         )
     radar = AlignedRaster(options.sar, scene.profile, scene.vrt)
     if radar.count != len(wanted):
@@ -272,13 +273,16 @@ def _open_radar(scene: Scene, predictor: Predictor, options: RestoreOptions) -> 
     return radar
 
 
-def _check_values(scene: Scene, sensor: Sensor) -> None:
+def _check_values(scene: Scene, sensor: Sensor, options: RestoreOptions) -> None:
     """Look at a few strips of the scene for values that cannot be what the sensor says."""
     height = min(64, scene.height)
     tops = sorted({0, (scene.height - height) // 2, scene.height - height})
     strips = [scene.read(top, top + height) for top in tops]
     seen = [scene.valid(strip, top, blank=sensor.nodata) for strip, top in zip(strips, tops, strict=True)]
-    check_values(sensor, np.concatenate(strips, axis=1), np.concatenate(seen, axis=1))
+    values, valid = np.concatenate(strips, axis=1), np.concatenate(seen, axis=1)
+    check_values(sensor, values, valid)
+    if options.sensor is None and could_be_picture(sensor, scene.hints, [band.name for band in scene.bands]):
+        check_floats(values, valid)
 
 
 def check_target(job: Prepared, target: Path, *, overwrite: bool) -> Outputs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
 import warnings
@@ -29,6 +30,8 @@ from attcr.scenes.scene import Scene
 
 if TYPE_CHECKING:
     from torch import nn
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,12 @@ def restore_scene(
     with gdal(), prepare(source, model, options) as job:
         outputs = check_target(job, target, overwrite=overwrite or (resume and was_publishing(job, target)))
         folder = outputs.folder
+        _log.info(
+            "%s: %d x %d pixels of %s, %s into %s; weights %s; %d tiles; mask %s",
+            *(job.scene.source, job.scene.width, job.scene.height, job.sensor.name),
+            *([band.name or band.index for band in job.scene.bands], list(job.slots)),
+            *(job.predictor.identity["weights_sha256"][:12], len(job.grid), redact(job.mask)),
+        )
         with write.writing(target), held(folder, target):
             try:
                 result = write_scene(job, outputs, take_up_work(job, folder, resume), progress)

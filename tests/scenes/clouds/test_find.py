@@ -210,7 +210,7 @@ def test_clouds_once_found_are_kept_and_half_found_ones_are_not(tmp_path: Path) 
 @pytest.mark.parametrize("mask", ["auto=x", "nowhere.tif", "scl", "qa_pixel"])
 def test_a_mask_that_is_not_there_is_refused(tmp_path: Path, mask: str) -> None:
     path = make(tmp_path / "in.tif", np.ones((3, 2, 2), np.uint8), **UTM)
-    with open_scene(path) as scene, pytest.raises(SceneError, match="--mask"):
+    with open_scene(path) as scene, pytest.raises(SceneError, match="`mask"):
         find_clouds(scene, mask, tmp_path, sensor=RGB8, rim=NONE)
 
 
