@@ -73,7 +73,7 @@ SENSORS = of(
     ("bytes-at-255", "if counted and top <= 255", "if counted and top < 255"),
     ("bytes-at-256", "if counted and top <= 255", "if counted and top <= 256"),
     ("largest-value", "np.percentile(seen, 99.9)", "np.percentile(seen, 100)"),
-    ("invalid-counts", "seen = values[valid]\n    if not seen.size:", "seen = values\n    if not seen.size:"),
+    ("invalid-counts", "seen = values[valid]", "seen = values"),
     ("half-below-0", "sensor.offset < 0)) > 0.5", "sensor.offset < 0)) >= 0.5"),
 )
 

@@ -121,15 +121,14 @@ def restore(
         )
         again = {"overwrite": overwrite, "resume": resume}
         work = _plan if dry_run else partial(_restore, again=again)
-        scenes = _scenes(paths)
-        if len(scenes) == 1:
-            voice.result(*work(voice, *scenes[0], weights, options))
-        else:
-            _each(voice, scenes, lambda scene, target: work(voice, scene, target, weights, options))
+        _each(voice, _scenes(paths), lambda scene, target: work(voice, scene, target, weights, options))
 
 
 def _each(voice: Voice, scenes: list[tuple[list[str], str]], work: "Callable[[list[str], str], _Told]") -> None:
-    """Work on one scene after another; one that fails stops no other, and the exit code says so."""
+    """Work on one scene after another; of several, one that fails stops no other, and the exit code says so."""
+    if len(scenes) == 1:
+        voice.result(*work(*scenes[0]))
+        return
     done: list[dict[str, Any]] = []
     failed: dict[str, str] = {}
     for scene, target in scenes:
