@@ -187,14 +187,14 @@ def everywhere(values: np.ndarray) -> Any:
 @pytest.mark.parametrize(
     ("name", "dtype", "message"),
     [
-        ("reflectance", "uint16", "uint16 numbers and reflectance is float 0..1: name the product; --sensor is one of"),
+        ("reflectance", "uint16", "uint16 numbers and reflectance is float 0..1: name the product; `sensor` is one of"),
         ("picture", "uint8", "uint8 numbers and picture is float"),
         ("rgb8", "uint16", "uint16 numbers and rgb8 is 0..255 in uint8"),
         ("rgb8", "float32", "float32 numbers and rgb8"),
-        ("s2-l1c", "float32", "16 bits: if these were scaled already, say --sensor reflectance"),
-        ("s2-l2a-n0400", "uint8", "uint8 values and s2-l2a-n0400 is digital numbers of 16 bits: .* say --sensor rgb8"),
-        ("landsat-c2-l2", "float64", "say --sensor reflectance"),
-        ("landsat-tm-c2-l2", "int8", "of 16 bits: .* say --sensor rgb8"),
+        ("s2-l1c", "float32", "16 bits: if these were scaled already, say `sensor=reflectance`"),
+        ("s2-l2a-n0400", "uint8", "uint8 values and s2-l2a-n0400 is digital numbers of 16 bits: .* say `sensor=rgb8`"),
+        ("landsat-c2-l2", "float64", "say `sensor=reflectance`"),
+        ("landsat-tm-c2-l2", "int8", "of 16 bits: .* say `sensor=rgb8`"),
     ],
 )
 def test_numbers_of_a_kind_that_the_sensor_does_not_have_are_refused(name: str, dtype: str, message: str) -> None:

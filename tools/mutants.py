@@ -73,7 +73,7 @@ SENSORS = of(
     ("bytes-at-255", "if counted and top <= 255", "if counted and top < 255"),
     ("bytes-at-256", "if counted and top <= 255", "if counted and top <= 256"),
     ("largest-value", "np.percentile(seen, 99.9)", "np.percentile(seen, 100)"),
-    ("invalid-counts", "seen = values[valid]", "seen = values"),
+    ("invalid-counts", "seen = values[valid]\n    if not seen.size:", "seen = values\n    if not seen.size:"),
     ("half-below-0", "sensor.offset < 0)) > 0.5", "sensor.offset < 0)) >= 0.5"),
 )
 
@@ -582,7 +582,7 @@ WALK = of(
     ("spread-without-its-factor", "(self._units * np.float32(spec.spread_factor))", "self._units"),
     ("spread-is-no-logarithm", "np.exp(np.clip(logs, -20, 5))", "np.clip(logs, -20, 5)"),
     ("spread-of-the-bands", "[len(spec.outputs) + i for i in self._outputs]", "self._outputs"),
-    ("one-limit-for-both", "limit = LARGE_ERROR if self.predictor.spec.spread else LOW_SPREAD", "limit = LOW_SPREAD"),
+    ("one-limit-for-both", "(LARGE_ERROR if self.predictor.spec.spread else LOW_SPREAD)", "LOW_SPREAD"),
     ("pads-with-zeros", 'mode="edge"', 'mode="constant"'),
     ("pads-the-other-side", "(0, missing[0]), (0, missing[1])", "(missing[0], 0), (missing[1], 0)"),
     ("smallest-is-9", "SMALLEST_INPUT = 8", "SMALLEST_INPUT = 9"),
@@ -591,14 +591,19 @@ WALK = of(
     ("flips-do-not-come-back", "views.append(back[..., ::-1] if flip else back)", "views.append(back)"),
     ("seven-views", "                if flip or turns:", "                if flip or turns > 1:"),
     ("thick-for-all", "np.where(thick, UNDER_THICK, UNDER_THIN)", "np.where(thick, UNDER_THICK, UNDER_THICK)"),
-    ("thin-for-thick", "thick = classes == THICK", "thick = classes != THICK"),
+    ("thin-for-thick", "thick = clouds.classes == THICK", "thick = clouds.classes != THICK"),
     ("thick-change-without-span", "> THICK_CHANGE * self.sensor.range.span", "> THICK_CHANGE"),
     ("thick-change", "THICK_CHANGE = 0.2", "THICK_CHANGE = 0.4"),
-    (
-        "part-nodata-is-sure",
-        "quality[touched & unsure] = LOW_CONFIDENCE",
-        "quality[touched & unsure & whole] = LOW_CONFIDENCE",
-    ),
+    ("part-nodata-is-sure", "unsure = ~valid.all(axis=0)", "unsure = ~valid.any(axis=0)"),
+    ("every-cloud-is-removed", 'self._removes_thick = "thick" in spec.removes', "self._removes_thick = True"),
+    ("no-cloud-is-left", 'leaves_thick=self.options.unseen != "fill"', "leaves_thick=False"),
+    ("painted-and-sure", "quality[left] = LOW_CONFIDENCE", "pass"),
+    ("left-is-original", "quality[left] = CLOUD_LEFT", "quality[left] = ORIGINAL"),
+    ("left-though-no-data-was-asked-for", "plane[left] = nodata", "pass"),
+    ("any-nodata", 'if not known and dtype.kind != "f":', "if False:"),
+    ("large-change-is-sure", "unsure |= thick", "pass"),
+    ("no-error-where-cloud-is", "np.isin(quality, (NODATA, CLOUD_LEFT))", "quality == NODATA"),
+    ("blank-is-left", "left = clouds.thick & (quality != NODATA)", "left = clouds.thick"),
     (
         "nodata-is-original",
         "np.where(valid.any(axis=0), ORIGINAL, NODATA)",
@@ -621,14 +626,40 @@ WALK = of(
 )
 RESTORE = [
     *of(
+        "restore/scene.py",
+        ("tests/restore/test_walk.py",),
+        ("all-cloud-is-written", "if value not in (NODATA, CLOUD_LEFT)", "if True"),
+        ("cloud-is-not-told", "if not state.left:", "if True:"),
+    ),
+    *of(
+        "scenes/clouds/opaque.py",
+        ("tests/scenes/clouds/test_opaque.py",),
+        ("sand-is-cloud", "& (darkest >= GREY * brightest)", ""),
+        ("pictures-are-reflectance", "PICTURE_WHITE if sensor.picture else WHITE", "WHITE"),
+        ("white-is-not-cloud", "(classes > CLEAR) & opaque", "opaque"),
+    ),
+    *of(
+        "scenes/clouds/rim.py",
+        ("tests/scenes/clouds/test_rim.py",),
+        ("ramp-into-thick-cloud", "            weights[thick] = 0", "            pass"),
+        ("ramp-around-thick-cloud", "self.rim.weights(self._restored(classes))", "self.rim.weights(classes)"),
+        (
+            "tiles-of-thick-cloud",
+            "self._restored(self.read(max(row - reach, 0), last))",
+            "self.read(max(row - reach, 0), last)",
+        ),
+        ("thick-is-not-widened", "<= self.dilate if thick.any()", "<= 0 if thick.any()"),
+    ),
+    *of(
         "restore/array.py",
         ("tests/restore/test_array.py", "tests/restore/test_walk.py"),
         (
-            "boolean-clouds-are-thin",
-            "np.asarray(clouds) * THICK if clouds.dtype == bool",
-            "np.asarray(clouds) * 1 if clouds.dtype == bool",
+            "boolean-clouds-are-thick",
+            "clouds * CLOUD if clouds.dtype == bool",
+            "clouds * THICK if clouds.dtype == bool",
         ),
-        ("classes-are-not-held", "np.clip(thick, CLEAR, THICK)", "np.clip(thick, CLEAR, 255)"),
+        ("classes-are-not-held", "np.clip(np.nan_to_num(clouds), CLEAR, THICK)", "np.nan_to_num(clouds)"),
+        ("arrays-are-not-looked-at", "is_opaque(image[colours], product) if colours else None", "None"),
         ("nodata-is-data", "data &= values != self.nodata", "data &= values == values"),
         ("blank-in-one-band", "data &= (values != blank).any(axis=0)", "data &= (values != blank).all(axis=0)"),
         ("tensor-loses-its-batch", ".reshape(image.shape)", ""),
@@ -712,6 +743,8 @@ RESTORE = [
         ("options-do-not-decide", '"options": self.options.digest(),', ""),
         ("no-memory-limit", "if prepared.memory > limit:", "if False:"),
         ("radar-of-any-count", "if radar.count != len(wanted):", "if False:"),
+        ("mask-is-not-told", "return replace(options, mask=mask)", "return options"),
+        ("no-mask-is-not-said", '    if mask == "none":', "    if False:"),
         ("no-hint", 'hint = f" Published weights', 'hint = "" and f" Published weights'),
     ),
     *of(
@@ -731,7 +764,9 @@ RESTORE = [
     *of(
         "scenes/clouds/find.py",
         ("tests/scenes/clouds/test_find.py", "tests/restore/test_walk.py"),
-        ("auto-ignores-the-users-bands", "at = rgb or find_bands(", "at = find_bands("),
+        ("auto-ignores-the-users-bands", "return rgb or find_bands(", "return find_bands("),
+        ("detectors-that-are-absent", 'and find_spec("ukis_csmask")', ""),
+        ("the-image-is-not-looked-at", "if colours is None or not", "if True or not"),
         ("pictures-are-stretched", "PICTURE_RANGE if sensor.picture else RGB_RANGE", "RGB_RANGE"),
     ),
 ]

@@ -15,7 +15,7 @@ from attcr.restore.outputs import Outputs
 from attcr.spec import TRUE_COLOUR
 from fake_scenes import SENSORS, Same, make, noise, read, same_bits
 
-PICTURE = RestoreOptions(sensor=SENSORS["uint8"], tile=64, overlap=0)
+PICTURE = RestoreOptions(sensor=SENSORS["uint8"], mask="none", tile=64, overlap=0)
 
 
 def picture(path: Path, bands: int = 3, seed: int = 0) -> Path:
@@ -98,7 +98,7 @@ def test_what_exists_is_replaced_only_if_asked_for(tmp_path: Path, name: str) ->
     source = picture(tmp_path / "in.tif")
     (tmp_path / name).write_text("mine")
     model = Same()
-    with pytest.raises(SceneError, match=f"{name} exists.*--overwrite"):
+    with pytest.raises(SceneError, match=f"{name} exists.*`overwrite`"):
         restore_scene(source, tmp_path / "o.tif", model, options=PICTURE)
     with pytest.raises(SceneError, match=f"{name} exists"):
         join_blocks(source, [], tmp_path / "o.tif", model, options=PICTURE)

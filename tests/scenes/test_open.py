@@ -9,7 +9,8 @@ from affine import Affine
 from rasterio.enums import ColorInterp
 
 from attcr.errors import SceneError
-from attcr.scenes.open import BAND_IN_NAME, open_scene
+from attcr.products import BAND_IN_NAME
+from attcr.scenes.open import open_scene
 from fake_scenes import UTM, make
 
 

@@ -7,7 +7,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,18 +18,20 @@ import attcr
 from attcr.addresses import is_local, redact
 from attcr.errors import AttcrWarning, SceneError
 from attcr.predict import Predictor, open_predictor
+from attcr.products import could_be_picture
 from attcr.restore.fit import fitting
 from attcr.restore.inputs import identity_of
 from attcr.restore.options import RestoreOptions
 from attcr.restore.outputs import Outputs
-from attcr.restore.walk import Walk
+from attcr.restore.walk import Walk, blank_of
 from attcr.scenes import write
-from attcr.scenes.clouds.find import find_clouds, mask_file, sensor_of
+from attcr.scenes.clouds.find import choose_mask, find_clouds, mask_file, sensor_of
+from attcr.scenes.clouds.masks import THICK, THIN
 from attcr.scenes.clouds.rim import CloudMap
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import AlignedRaster, Scene
 from attcr.scenes.tiles import Grid, grid
-from attcr.sensors import RGB, Sensor, check_values
+from attcr.sensors import RGB, Sensor, check_floats, check_values
 
 if TYPE_CHECKING:
     from torch import nn
@@ -59,6 +61,7 @@ class Prepared:
     radar: AlignedRaster | None
     grid: Grid
     options: RestoreOptions
+    """With the mask that is used, chosen where none was named."""
     inputs: tuple[str, ...]
     """Addresses of what decides the result: the scene's files, its mask, radar."""
     others: tuple[str, ...]
@@ -71,6 +74,12 @@ class Prepared:
         self.whole.close()
         if self.radar:
             self.radar.close()
+
+    @property
+    def mask(self) -> str:
+        """The mask that is used."""
+        assert self.options.mask is not None, "prepare() chooses one"
+        return self.options.mask
 
     @property
     def has_spread(self) -> bool:
@@ -119,15 +128,14 @@ class Prepared:
 
     def find_clouds(self, folder: Path, on_rows: Callable[[int], None] | None = None) -> CloudMap | None:
         """Give the scene's cloud map, kept in the working folder; None where no mask was asked for."""
-        places = [self.whole.bands.index(band) for band in self.scene.bands]
-        rgb = [places[self.slots.index(name)] for name in RGB] if set(RGB) <= set(self.slots) else None
         return find_clouds(
             self.whole,
-            self.options.mask,
+            self.mask,
             folder,
             sensor=self.product,
             rim=self.options.rim,
-            rgb=rgb,
+            rgb=_colours(self.whole, self.scene, self.slots),
+            untold=THICK if "thick" in self.predictor.spec.removes else THIN,
             on_rows=on_rows,
         )
 
@@ -154,7 +162,7 @@ def prepare(source: Source, model: nn.Module | str | Path | Predictor, options: 
     try:
         if options.nodata is not None:
             whole = whole.with_nodata(options.nodata)
-        predictor = open_predictor(model, device=options.device, dtype=options.dtype)
+        predictor = open_predictor(model, device=options.device, dtype=options.dtype, backend=options.backend)
         if any(band.colormap for band in whole.bands):
             raise SceneError(
                 f"{whole.source} holds indices into a colour table, not colours: expand it with "
@@ -166,6 +174,10 @@ def prepare(source: Source, model: nn.Module | str | Path | Predictor, options: 
         radar = _open_radar(scene, predictor, options)
         named = {slot.name: slot for slot in predictor.spec.bands}
         sensor = predictor.spec.fit(product, [named[slot] for slot in slots])
+        options = _with_mask(whole, product, slots, scene, options, predictor)
+        if options.unseen == "nodata":
+            for band in scene.bands:
+                blank_of(band.nodata, sensor, scene.dtype)
         inputs = _inputs(whole, options)
         others = _others(source, whole, model)
         prepared = Prepared(whole, scene, slots, product, sensor, predictor, radar, tiles, options, inputs, others)
@@ -173,9 +185,9 @@ def prepare(source: Source, model: nn.Module | str | Path | Predictor, options: 
         if prepared.memory > limit:
             raise SceneError(
                 f"One strip of {scene.source} ({scene.width} pixels wide, {len(scene.bands)} bands) takes "
-                f"{prepared.memory / 2**30:.1f} GiB and {limit / 2**30:.1f} GiB are allowed: use a smaller --tile."
+                f"{prepared.memory / 2**30:.1f} GiB and {limit / 2**30:.1f} GiB are allowed: use a smaller `tile`."
             )
-        _check_values(scene, product)
+        _check_values(scene, product, options)
     except BaseException:
         whole.close()
         if radar:
@@ -184,8 +196,37 @@ def prepare(source: Source, model: nn.Module | str | Path | Predictor, options: 
     return prepared
 
 
+def _with_mask(
+    whole: Scene,
+    product: Sensor,
+    slots: Sequence[str],
+    scene: Scene,
+    options: RestoreOptions,
+    predictor: Predictor,
+) -> RestoreOptions:
+    """Give the options with the mask that is used, and say what of them has no effect."""
+    mask = options.mask or choose_mask(whole, product, _colours(whole, scene, slots))
+    if mask == "none":
+        warnings.warn(
+            "There is no mask: every pixel is restored, cloud or not, and nothing tells what was clear.",
+            AttcrWarning,
+            stacklevel=5,
+        )
+    if options.unseen != "keep" and (mask == "none" or "thick" in predictor.spec.removes):
+        why = "there is no mask" if mask == "none" else "these weights remove thick cloud too"
+        warnings.warn(f"--unseen {options.unseen} has no effect: {why}.", AttcrWarning, stacklevel=5)
+    return replace(options, mask=mask)
+
+
+def _colours(whole: Scene, scene: Scene, slots: Sequence[str]) -> list[int] | None:
+    """Say where among all bands the network's red, green and blue are, if it takes these."""
+    if not set(RGB) <= set(slots):
+        return None
+    return [whole.bands.index(scene.bands[slots.index(name)]) for name in RGB]
+
+
 def _inputs(whole: Scene, options: RestoreOptions) -> tuple[str, ...]:
-    beside = (mask_file(whole, options.mask), options.sar)
+    beside = (mask_file(whole, options.mask or "none"), options.sar)
     return tuple(dict.fromkeys([*whole.files, *(href for href in beside if href)]))
 
 
@@ -215,15 +256,15 @@ def _open_radar(scene: Scene, predictor: Predictor, options: RestoreOptions) -> 
     wanted = predictor.spec.of_kind("sar")
     if not wanted:
         if options.sar:
-            warnings.warn("These weights take no radar: --sar has no effect.", AttcrWarning, stacklevel=5)
+            warnings.warn("These weights take no radar: `sar` has no effect.", AttcrWarning, stacklevel=5)
         return None
     names = " ".join(slot.name.partition(":")[2].upper() for slot in wanted)
     if options.sar is None:
         if all(slot.optional for slot in wanted):
             return None
         raise SceneError(
-            f"These weights take radar ({names} in dB) beside the optical bands and none came: give it with --sar "
-            "FILE, or use weights without radar."
+            f"These weights take radar ({names} in dB) beside the optical bands and none came: give it with "
+            "`sar`, or use weights without radar."
         )
     radar = AlignedRaster(options.sar, scene.profile, scene.vrt)
     if radar.count != len(wanted):
@@ -232,13 +273,16 @@ def _open_radar(scene: Scene, predictor: Predictor, options: RestoreOptions) -> 
     return radar
 
 
-def _check_values(scene: Scene, sensor: Sensor) -> None:
+def _check_values(scene: Scene, sensor: Sensor, options: RestoreOptions) -> None:
     """Look at a few strips of the scene for values that cannot be what the sensor says."""
     height = min(64, scene.height)
     tops = sorted({0, (scene.height - height) // 2, scene.height - height})
     strips = [scene.read(top, top + height) for top in tops]
     seen = [scene.valid(strip, top, blank=sensor.nodata) for strip, top in zip(strips, tops, strict=True)]
-    check_values(sensor, np.concatenate(strips, axis=1), np.concatenate(seen, axis=1))
+    values, valid = np.concatenate(strips, axis=1), np.concatenate(seen, axis=1)
+    check_values(sensor, values, valid)
+    if options.sensor is None and could_be_picture(sensor, scene.hints, [band.name for band in scene.bands]):
+        check_floats(values, valid)
 
 
 def check_target(job: Prepared, target: Path, *, overwrite: bool) -> Outputs:
