@@ -186,7 +186,18 @@ def told_by(child: Callable[[], str], folder: Path) -> str:
     return answer.read_text() if code == 0 else f"the comparison ended with {code}"
 
 
-def try_one(kind: Restore | LocalFleet, seed: int, right: dict[str, bytes], seconds: float) -> dict[str, Any]:
+class Pace:
+    """Seconds within which a run is killed: fewer after one that ended before, for machines are quick and slow."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def learn(self, *, ended: bool) -> None:
+        """Take in whether a run came to its end before it was killed."""
+        self.seconds *= 0.7 if ended else 1.1
+
+
+def try_one(kind: Restore | LocalFleet, seed: int, right: dict[str, bytes], pace: Pace) -> dict[str, Any]:
     """Kill a run up to three times, let it end, and compare."""
     chance = random.Random(f"{type(kind).__name__} {seed}")
     out, log = kind.place(f"out-{seed}"), kind.folder / "log"
@@ -195,8 +206,9 @@ def try_one(kind: Restore | LocalFleet, seed: int, right: dict[str, bytes], seco
     kills, wrong, slow = 0, "", 0.0
     for _ in range(chance.randint(1, 3)):
         child = fork(lambda: kind.run(out), log)
-        time.sleep(chance.uniform(0, 1.2 * seconds))
+        time.sleep(chance.uniform(0, pace.seconds))
         ended, status = os.waitpid(child, os.WNOHANG)
+        pace.learn(ended=bool(ended))
         if ended:
             wrong = wrong or ("" if status == 0 else f"exit code {os.waitstatus_to_exitcode(status)}")
             break
@@ -224,14 +236,14 @@ def main() -> None:
     whole = kind.place("whole")
     began = time.monotonic()
     code = wait(fork(lambda: kind.run(whole), folder / "log"), 3 * PATIENCE)
-    seconds = time.monotonic() - began
+    pace = Pace(time.monotonic() - began)
     if code != 0:
         raise SystemExit(f"The undisturbed run ended with {code}: {(folder / 'log').read_text()}")
     kept = folder / "right"
     wait(fork(lambda: _keep(kind.contents(whole), kept), folder / "log"))
     right = {key: (kept / str(at)).read_bytes() for at, key in enumerate(json.loads((kept / "names").read_text()))}
     for seed in range(first, last):
-        sys.stdout.write(json.dumps([seed, try_one(kind, seed, right, seconds)]) + "\n")
+        sys.stdout.write(json.dumps([seed, try_one(kind, seed, right, pace)]) + "\n")
         sys.stdout.flush()
 
 
