@@ -28,7 +28,7 @@ LAYERS = [
     {"export"},
     {"data"},
     {"protocols", "viz"},
-    {"evaluate", "gates"},
+    {"evaluate", "gates", "gaps"},
     {"train"},
     {"scenes"},
     {"restore"},

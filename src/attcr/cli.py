@@ -355,12 +355,20 @@ def evaluate(
     protocol: Annotated[
         list[str] | None, typer.Option(help="A protocol, may be given again; by default that of the data.")
     ] = None,
+    pair: Annotated[
+        list[str] | None,
+        typer.Option(help="Of --protocol gap-fill: TARGET,REFERENCE, two dates of ROOT; may be given again."),
+    ] = None,
     device: Annotated[str, typer.Option(help="Where networks run: cpu, cuda, cuda:1, ...")] = "cpu",
 ) -> None:
     """Score weights, or stored predictions, under named protocols and write a report folder.
 
-    The first method is reported on in full; others given, and the trivial baselines, stand beside it.
+    The first method is reported on in full; others given, and the trivial baselines, stand beside it. --protocol
+    gap-fill with --data dates scores the ways to fill gaps from other dates instead: ROOT has a .tif for each date.
     """
+    if protocol == ["gap-fill"]:
+        _evaluate_gaps(data, root, out, pair or [])
+        return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
@@ -389,6 +397,18 @@ def evaluate(
         typer.echo(
             f"{name}: PSNR " + ", ".join(f"{method} {mean or math.inf:.2f} dB" for method, mean in means.items())
         )
+    typer.echo(f"{out / 'report.md'}")
+
+
+def _evaluate_gaps(data: str, root: Path, out: Path, given: list[str]) -> None:
+    from attcr.gaps import OURS, evaluate_gaps
+
+    if data != "dates":
+        raise ConfigError(f"--protocol gap-fill takes --data dates, a folder with a .tif for each date, not {data}.")
+    pairs = [(target.strip(), reference.strip()) for target, _, reference in (text.partition(",") for text in given)]
+    report = evaluate_gaps(root, out, pairs=pairs)
+    mae = report["mae"]
+    typer.echo(f"gap-fill: MAE {OURS} {mae[OURS]:.4f}, one line a band {mae['line']:.4f}, copied {mae['copied']:.4f}")
     typer.echo(f"{out / 'report.md'}")
 
 
