@@ -28,6 +28,7 @@ LAYERS = [
     {"export"},
     {"data"},
     {"protocols", "viz"},
+    {"two_dates"},
     {"evaluate", "gates", "gaps"},
     {"train"},
     {"scenes"},

@@ -400,7 +400,7 @@ PROTOCOLS = of(
     ),
     ("mae-is-mse", ".abs().mean())", ".square().mean())"),
     ("rmse-without-root", ".square().mean().sqrt())", ".square().mean())"),
-    ("radians", "torch.rad2deg(torch.acos(cosine.clamp(-1, 1))).mean()", "torch.acos(cosine.clamp(-1, 1)).mean()"),
+    ("radians", "torch.rad2deg(torch.acos(cosine.clamp(-1, 1)))", "torch.acos(cosine.clamp(-1, 1))"),
     ("angle-unclamped", "cosine.clamp(-1, 1)", "cosine"),
     ("ssim-sigma", "(2 * 1.5**2))", "(2 * 1.6**2))"),
     ("ssim-c1", "c1, c2 = 0.01**2, 0.03**2", "c1, c2 = 0.02**2, 0.03**2"),
@@ -445,6 +445,78 @@ PROTOCOLS = of(
     ("rgb-unchecked", "if self.rgb_only and bands != 3:", "if False:"),
     ("sam-is-better-higher", '_SAM = Metric("SAM", "deg", False, 3)', '_SAM = Metric("SAM", "deg", True, 3)'),
 )
+
+TWO_DATES = [
+    *of(
+        "two_dates.py",
+        ("tests/test_two_dates.py",),
+        (
+            "fit-on-all-pixels",
+            "seen, wanted = image[:, both], clear[:, both]",
+            "seen, wanted = image[:, both | True], clear[:, both | True]",
+        ),
+        ("fit-without-offset", "torch.where(flat, 0.0, aim - slope * middle)", "torch.where(flat, 0.0, aim - middle)"),
+        (
+            "flat-band-moved",
+            "torch.where(flat, 1.0, slope), torch.where(flat, 0.0, aim",
+            "torch.where(flat, 0.0, slope), torch.where(flat, 0.0, aim",
+        ),
+        ("fit-on-thin", 'both = classes == CLASSES["clear"]', 'both = classes == CLASSES["thin"]'),
+        ("least-clear-one-more", "if int(both.sum()) < LEAST_CLEAR:", "if int(both.sum()) <= LEAST_CLEAR:"),
+        ("raw-is-fitted", "        if self.fitted:", "        if True:"),
+        ("all-with-unscored", "chosen[EVERY] = classes != NOT_SCORED", "chosen[EVERY] = classes >= 0"),
+        ("index-below-0", "first, second = first.clamp_min(0), second.clamp_min(0)", "pass"),
+        ("ndvi-turned", '"ndvi": ("nir", "red")', '"ndvi": ("green", "red")'),
+        ("ndwi-of-red", '"ndwi": ("green", "nir")', '"ndwi": ("red", "nir")'),
+        ("black-pixels-in-the-mean", "spectral_angles(image, clear).nanmean()", "spectral_angles(image, clear).mean()"),
+        (
+            "images-count-alike",
+            'math.fsum(scores["pixels"] * scores[key] ** power for',
+            "math.fsum(pixels / len(of_class) * scores[key] ** power for",
+        ),
+        (
+            "rmse-averaged",
+            "of_class = [scores[name] for scores in images",
+            "key, of_class = key.replace('rmse', 'mae'), [scores[name] for scores in images",
+        ),
+        ("interval-of-images", "/ pixels[drawn].sum(1)", "/ pixels.sum()"),
+        ("floor-of-thin", 'pool(scores[copied], "clear", key)', 'pool(scores[copied], "thin", key)'),
+        ("floor-of-the-subject", 'pool(scores[copied], "clear", key)', 'pool(scores[subject], "clear", key)'),
+        ("worse-is-better", '["mae"] > before[name]["mae"]', '["mae"] < before[name]["mae"]'),
+    ),
+    *of(
+        "data/dates.py",
+        ("tests/data/test_dates.py",),
+        ("least-clear-date", "clearest = min(names", "clearest = max(names"),
+        ("clouds-on-the-clear-date", '!= CLASSES["clear"]] = NOT_SCORED', '!= CLASSES["clear"]] = 0'),
+        ("nodata-scored", "classes[~there] = NOT_SCORED", "classes[~there] = 0"),
+        ("nodata-of-one-date", "for image in (cloudy, *dates)])", "for image in (cloudy,)])"),
+        (
+            "absent-bands-present",
+            'f"present:{name}" for name in self.spec.outputs',
+            'f"present:{name}" for name in S2_COMMON',
+        ),
+        ("level-turned", "float(bool(self.sensor.surface))", "float(not self.sensor.surface)"),
+        ("first-clear-date", "np.mean([scale(date) for date in dates]", "np.mean([scale(date) for date in dates[:1]]"),
+        ("classes-in-samples-units", "image / ONE_REFLECTANCE, strict", "image, strict"),
+        ("cloud-by-one-band", 'for name in ("blue", "green", "red")]', 'for name in ("blue",)]'),
+        ("shadow-in-one-band", 'for name in ("nir", "swir16")]', 'for name in ("nir",)]'),
+        ("shadow-over-cloud", "classes[dark] = ", "cloud &= ~dark; classes[dark] = "),
+        ("cirrus-of-the-cloudy-date", 'cloudy["cirrus"] - clear["cirrus"] > IN_CIRRUS', 'cloudy["cirrus"] > IN_CIRRUS'),
+    ),
+    *of(
+        "evaluate.py",
+        ("tests/test_evaluate.py",),
+        ("peak-of-the-spec", "return image / self.data.peak", "return image / self.spec.span"),
+        ("predictions-by-span", "/ (peak / benchmark.data.peak)", "/ (peak / spec.span)"),
+        ("shown-too-bright", "high=slot.high * share", "high=slot.high"),
+        (
+            "classes-without-masks",
+            "if by_class and benchmark.data.protocol not in",
+            "if False and benchmark.data.protocol not in",
+        ),
+    ),
+]
 
 LOOKS = of(
     "data/looks.py",
@@ -756,6 +828,6 @@ FLEET = [
 
 MUTANTS: tuple[Mutant, ...] = (
     *SENSORS, *PRODUCTS, *SPEC, *NAIVE, *CHUNKED, *NETWORK, *WEIGHTS, *HUB, *TILES, *BLEND, *PROTOCOLS,
-    *LOOKS, *AUDIT, *WALK, *RESTORE, *FLEET,
+    *TWO_DATES,    *LOOKS, *AUDIT, *WALK, *RESTORE, *FLEET,
 )  # fmt: skip
 """All of them."""

@@ -585,6 +585,19 @@ def test_radar_reaches_the_network_on_the_scenes_grid(shared_data: Path, tmp_pat
     assert np.abs(read(tmp_path / "out.tif")[5] - wanted).max() <= 1
 
 
+def test_a_scene_that_is_refused_leaves_no_file_open(
+    shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, name = shared_data / "sen12mscr", "ROIs1970_fall_139_p839.tif"
+    settings = RestoreOptions(sensor="s2-l1c", sar=str(folder / "s1" / name), mask="none")
+    monkeypatch.setattr(attcr.restore.prepare, "MEMORY_LIMIT", 1)
+    before = {path.resolve() for path in Path("/proc/self/fd").iterdir()}
+    with pytest.raises(SceneError, match="smaller --tile") as error:
+        restore_scene(folder / "s2_cloudy" / name, tmp_path / "out.tif", AddRadar(spec=SEN12MSCR), options=settings)
+    assert error.value.__traceback__, "its frames still hold what was opened"
+    assert {path.resolve() for path in Path("/proc/self/fd").iterdir()} - before == set()
+
+
 def test_a_full_disk_is_told_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = make(tmp_path / "in.tif", noise("uint8", (3, 60, 70)))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 9, 1))

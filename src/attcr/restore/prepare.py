@@ -150,6 +150,7 @@ class Prepared:
 def prepare(source: Source, model: nn.Module | str | Path | Predictor, options: RestoreOptions) -> Prepared:
     """Open a scene and refuse it, saying why and what to do, unless it fits the weights."""
     whole = open_scene(source, vrt=options.vrt)
+    radar: AlignedRaster | None = None
     try:
         if options.nodata is not None:
             whole = whole.with_nodata(options.nodata)
@@ -177,6 +178,8 @@ def prepare(source: Source, model: nn.Module | str | Path | Predictor, options: 
         _check_values(scene, product)
     except BaseException:
         whole.close()
+        if radar:
+            radar.close()
         raise
     return prepared
 

@@ -145,6 +145,11 @@ class Preview:
         if rows.shape[1]:
             write.write_rows(self._path, (top + -top % self._step) // self._step, rows)
 
+    def read(self, top: int, bottom: int) -> Array:
+        """Give what `add` wrote for the rows [top, bottom)."""
+        first, last = (-(-row // self._step) for row in (top, bottom))
+        return write.read_rows(self._path, first, last)
+
     def picture(self) -> NDArray[np.uint8]:
         """Give (3, H, W): before at the left, after at the right, stretched alike."""
         with open_scene(self._path) as small:

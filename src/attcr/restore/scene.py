@@ -20,9 +20,10 @@ from attcr.restore.options import RestoreOptions
 from attcr.restore.outputs import Outputs
 from attcr.restore.prepare import Prepared, Source, check_target, prepare
 from attcr.restore.publish import Preview, layers_of, publish
-from attcr.restore.resume import State, held, read_state, take_up
+from attcr.restore.resume import State, checksum_of, checksum_of_file, held, read_state, take_up
 from attcr.restore.walk import QUALITY_NAMES, Array, Strip
 from attcr.scenes import write
+from attcr.scenes.clouds.find import CLOUDS
 from attcr.scenes.dataset import gdal
 from attcr.scenes.scene import Scene
 
@@ -192,8 +193,23 @@ def take_up_work(job: Prepared, folder: Path, resume: bool) -> State:
             AttcrWarning,
             stacklevel=3,
         )
-    strips = {0, *job.grid.rows, job.scene.height}
-    return take_up(folder, job.fingerprint(), resume=resume and not untold, strips=strips, width=job.scene.width)
+    preview = Preview(folder / "preview.tif", job.scene, job.slots)
+
+    def checksum(top: int, bottom: int) -> int | None:
+        try:
+            layers = (write.read_rows(folder / f"{name}.tif", top, bottom) for name in layers_of(job))
+            return checksum_of([*layers, preview.read(top, bottom)])
+        except SceneError:
+            return None
+
+    return take_up(
+        folder,
+        job.fingerprint(),
+        resume=resume and not untold,
+        strips={0, *job.grid.rows, job.scene.height},
+        width=job.scene.width,
+        checksum=checksum,
+    )
 
 
 def write_scene(
@@ -216,6 +232,7 @@ def write_scene(
         preview.create()
         state.has_clouds = True
         state.sizes = {path.name: path.stat().st_size for path in state.folder.glob("*.tif")}
+        state.clouds = checksum_of_file(state.folder / CLOUDS)
         state.save()
     for rows in ready:
         _keep(rows, state, preview)
@@ -272,5 +289,6 @@ def _keep(rows: FinishedRows, state: State, preview: Preview) -> None:
         write.write_rows(state.folder / f"{name}.tif", rows.top, values)
     preview.add(rows.top, rows.preview)
     state.row = rows.top + rows.layers["quality"].shape[1]
+    state.checksums.append(checksum_of([*rows.layers.values(), rows.preview]))
     state.pixels = [before + now for before, now in zip(state.pixels, rows.pixels.tolist(), strict=True)]
     state.save()

@@ -147,6 +147,16 @@ def write_rows(path: Path, top: int, values: Array) -> None:
         raise SceneError(f"Rows cannot be written to {path}: {_reason(error)}. Is the disk full?") from error
 
 
+def read_rows(path: Path, top: int, bottom: int) -> Array:
+    """Give rows [top, bottom) of a working raster as (C, rows, W)."""
+    try:
+        with rasterio.open(path) as dataset:
+            rows: Array = dataset.read(window=Window(0, top, dataset.width, bottom - top))
+    except (RasterioError, CPLE_BaseError, OSError) as error:
+        raise SceneError(f"Rows cannot be read from {path}: {_reason(error)}. Is the disk sound?") from error
+    return rows
+
+
 def write_mask_rows(path: Path, top: int, mask: NDArray[np.uint8]) -> None:
     """Write rows (rows, W) of a working raster's own mask band, in a file beside it; begin at row 0."""
     if top == 0:

@@ -27,6 +27,8 @@ Array = NDArray[Any]
 
 BLOCK = 1024
 """Pixels along a block that a detector sees at once."""
+CLOUDS = "clouds.tif"
+"""The cloud map in a working folder, which a resumed run takes as it is."""
 MARGIN = 64
 """Pixels beyond the block that it may look at, so that its answer does not depend on where blocks end."""
 _READERS: dict[str, Callable[[Array], Classes]] = {"scl": classes_of_scl, "qa_pixel": classes_of_qa_pixel}
@@ -51,7 +53,7 @@ def find_clouds(
     """
     if mask == "none":
         return None
-    path = folder / "clouds.tif"
+    path = folder / CLOUDS
     if not path.exists():
         unfinished = folder / "clouds.unfinished.tif"
         plain = replace(scene.profile, dtype="uint8", tags={}, gcps=([], None), rpcs=None, has_mask=False)
