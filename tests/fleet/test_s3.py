@@ -16,7 +16,7 @@ from attcr.restore.options import RestoreOptions
 from buckets import ask_s3
 from fake_fleets import bucket_contents, completed, ledger, make_scenes, run
 
-OPTIONS = RestoreOptions(tile=64, overlap=8)
+OPTIONS = RestoreOptions(tile=64, overlap=8, mask="none")
 
 
 @pytest.fixture(scope="module")

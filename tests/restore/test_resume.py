@@ -24,7 +24,7 @@ HEIGHT, WIDTH = 128, 64
 
 
 def options(**more: Any) -> RestoreOptions:
-    return RestoreOptions(sensor=SENSORS["uint8"], tile=32, overlap=0, **more)
+    return RestoreOptions(**{"sensor": SENSORS["uint8"], "mask": "none", "tile": 32, "overlap": 0, **more})
 
 
 def flat(path: Path, value: int, bands: int = 3) -> Path:

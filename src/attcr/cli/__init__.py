@@ -12,7 +12,7 @@ from attcr.cli.fleet import fleet
 from attcr.cli.networks import convert, gates, info, weights
 from attcr.cli.scenes import demo, restore
 from attcr.cli.training import ablate, train
-from attcr.errors import AttcrError
+from attcr.errors import AllCloudError, AttcrError
 
 app = typer.Typer(
     name="attcr",
@@ -38,6 +38,8 @@ def _root(
     """Remove clouds from satellite images with ATT-CR."""
 
 
+ALL_CLOUD = 4
+"""What the command ends with where nothing of a scene is seen."""
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 app.command()(demo)
@@ -54,9 +56,9 @@ app.command(cls=Naming)(convert)
 
 
 def main() -> None:
-    """Run the command line; an AttcrError becomes one line on stderr and exit code 2."""
+    """Run the command line; an AttcrError becomes one line on stderr and exit code 2, or 4 where all is cloud."""
     try:
         app()
     except AttcrError as error:
         typer.echo(f"attcr: {' '.join(str(error).split())}", err=True)  # a file's name may hold a line break
-        sys.exit(2)
+        sys.exit(ALL_CLOUD if isinstance(error, AllCloudError) else 2)

@@ -23,7 +23,19 @@ WeightsThatFit = Annotated[
     ),
 ]
 Mask = Annotated[
-    str, typer.Option(help="none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], or a raster (0 is clear).")
+    str | None,
+    typer.Option(
+        help="Where clouds are: scl[=FILE], qa_pixel[=FILE], s2cloudless, csmask, auto, a raster (0 is clear), or "
+        "none: every pixel is restored.",
+        show_default="the product's own, else an installed detector that fits, else auto",
+    ),
+]
+Unseen = Annotated[
+    str,
+    typer.Option(
+        help="What becomes of cloud that the weights do not remove: keep it, fill it by the network (low confidence), "
+        "or nodata."
+    ),
 ]
 Sensor = Annotated[
     str | None, typer.Option(help="The product, where the metadata does not tell: rgb8, s2-l2a, s2-l2a-n0400, ...")

@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attcr.cli.arguments import Bands, Confidence, Dilate, Feather, Mask, Nodata, Paths, Radar, Sensor, WeightsThatFit
+from attcr.cli.arguments import (
+    Bands,
+    Confidence,
+    Dilate,
+    Feather,
+    Mask,
+    Nodata,
+    Paths,
+    Radar,
+    Sensor,
+    Unseen,
+    WeightsThatFit,
+)
 from attcr.cli.voice import duration, progress_bar, quiet_rasterio
 from attcr.errors import ConfigError
 
@@ -32,7 +44,8 @@ def demo(
 def restore(
     paths: Paths,
     weights: WeightsThatFit = None,
-    mask: Mask = "none",
+    mask: Mask = None,
+    unseen: Unseen = "keep",
     sensor: Sensor = None,
     bands: Bands = None,
     sar: Radar = None,
@@ -52,7 +65,11 @@ def restore(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
 ) -> None:
-    """Remove the clouds of a scene: same grid, same type, clear pixels untouched, and a layer that says what is new."""
+    """Remove the clouds of a scene: same grid, same type, clear pixels untouched, and a layer that says what is new.
+
+    Exit code 0: the scene is restored. 4: all of it is under cloud that the weights do not remove, and nothing was
+    written. 2: anything else went wrong.
+    """
     import warnings
 
     if len(paths) < 2:
@@ -72,6 +89,7 @@ def restore(
         sensor=sensor,
         bands=named,
         mask=mask,
+        unseen=unseen,  # type: ignore[arg-type]  # checked by RestoreOptions
         dilate=dilate,
         feather=feather,
         sar=sar,
@@ -114,7 +132,8 @@ def _restore(
             typer.echo("attcr: stopped. Finished rows are kept: run the same command with --resume.", err=True)
             sys.exit(130)
     total = max(sum(result.pixels.values()), 1)
-    typer.echo(f"{result.target}: {result.tiles_run} of {result.tiles} tiles in {duration(result.seconds)}")
+    tiles = f"{result.tiles_run} of {result.tiles} tiles in {duration(result.seconds)}"
+    typer.echo(f"{result.target}: mask {result.mask}, {tiles}")
     for name, count in result.pixels.items():
         unmeasured = name == QUALITY_NAMES[LOW_CONFIDENCE] and result.spread is None and not count
         typer.echo(f"  {'?' if unmeasured else format(count / total, '.2%'):>7}  {name}")

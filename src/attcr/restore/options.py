@@ -14,7 +14,7 @@ from attcr.scenes.tiles import grid
 from attcr.scenes.vrt import VrtRule
 from attcr.sensors import SENSORS, Sensor
 
-DEFAULTS = 1
+DEFAULTS = 2
 """Counts changes of the defaults below: the digest names only what differs from them."""
 
 
@@ -36,8 +36,10 @@ class RestoreOptions:
     """The product, where the scene's metadata does not tell."""
     bands: tuple[str, ...] | None = None
     """Bands to give the network, by name or number from 1, in the order it takes them."""
-    mask: str = "none"
-    """Where clouds are: none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], or a raster."""
+    mask: str | None = None
+    """Where clouds are: none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], or a raster; None chooses."""
+    unseen: Literal["keep", "fill", "nodata"] = "keep"
+    """What becomes of cloud that the weights do not remove: it stays, the network paints it, or it is no data."""
     dilate: int = 8
     """Pixels around a cloud that are restored too."""
     feather: int = 8
@@ -59,6 +61,8 @@ class RestoreOptions:
             raise ConfigError(f"dilate ({self.dilate}) and feather ({self.feather}) must not be negative.")
         if self.dtype not in ("float32", "bfloat16", "float16"):
             raise ConfigError(f"dtype is {self.dtype!r}; expected float32, bfloat16 or float16.")
+        if self.unseen not in ("keep", "fill", "nodata"):
+            raise ConfigError(f"unseen is {self.unseen!r}; expected keep, fill or nodata.")
         if self.vrt not in ("beside", "any", "never"):
             raise ConfigError(f"vrt is {self.vrt!r}; expected beside, any or never.")
         if isinstance(self.sensor, str) and self.sensor not in SENSORS:
@@ -69,7 +73,7 @@ class RestoreOptions:
         """Give the options that decide the result, as plain values: device, batch and vrt do not."""
         told = asdict(self)
         told["sar"] = redact(self.sar) if self.sar else None
-        told["mask"] = redact(self.mask)
+        told["mask"] = redact(self.mask) if self.mask else None
         return {key: value for key, value in told.items() if key not in ("device", "batch", "vrt")}
 
     def digest(self) -> str:

@@ -7,7 +7,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,9 +22,10 @@ from attcr.restore.fit import fitting
 from attcr.restore.inputs import identity_of
 from attcr.restore.options import RestoreOptions
 from attcr.restore.outputs import Outputs
-from attcr.restore.walk import Walk
+from attcr.restore.walk import Walk, blank_of
 from attcr.scenes import write
-from attcr.scenes.clouds.find import find_clouds, mask_file, sensor_of
+from attcr.scenes.clouds.find import choose_mask, find_clouds, mask_file, sensor_of
+from attcr.scenes.clouds.masks import THICK, THIN
 from attcr.scenes.clouds.rim import CloudMap
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import AlignedRaster, Scene
@@ -59,6 +60,7 @@ class Prepared:
     radar: AlignedRaster | None
     grid: Grid
     options: RestoreOptions
+    """With the mask that is used, chosen where none was named."""
     inputs: tuple[str, ...]
     """Addresses of what decides the result: the scene's files, its mask, radar."""
     others: tuple[str, ...]
@@ -71,6 +73,12 @@ class Prepared:
         self.whole.close()
         if self.radar:
             self.radar.close()
+
+    @property
+    def mask(self) -> str:
+        """The mask that is used."""
+        assert self.options.mask is not None, "prepare() chooses one"
+        return self.options.mask
 
     @property
     def has_spread(self) -> bool:
@@ -119,15 +127,14 @@ class Prepared:
 
     def find_clouds(self, folder: Path, on_rows: Callable[[int], None] | None = None) -> CloudMap | None:
         """Give the scene's cloud map, kept in the working folder; None where no mask was asked for."""
-        places = [self.whole.bands.index(band) for band in self.scene.bands]
-        rgb = [places[self.slots.index(name)] for name in RGB] if set(RGB) <= set(self.slots) else None
         return find_clouds(
             self.whole,
-            self.options.mask,
+            self.mask,
             folder,
             sensor=self.product,
             rim=self.options.rim,
-            rgb=rgb,
+            rgb=_colours(self.whole, self.scene, self.slots),
+            untold=THICK if "thick" in self.predictor.spec.removes else THIN,
             on_rows=on_rows,
         )
 
@@ -166,6 +173,10 @@ def prepare(source: Source, model: nn.Module | str | Path | Predictor, options: 
         radar = _open_radar(scene, predictor, options)
         named = {slot.name: slot for slot in predictor.spec.bands}
         sensor = predictor.spec.fit(product, [named[slot] for slot in slots])
+        options = _with_mask(whole, product, slots, scene, options, predictor)
+        if options.unseen == "nodata":
+            for band in scene.bands:
+                blank_of(band.nodata, sensor, scene.dtype)
         inputs = _inputs(whole, options)
         others = _others(source, whole, model)
         prepared = Prepared(whole, scene, slots, product, sensor, predictor, radar, tiles, options, inputs, others)
@@ -184,8 +195,37 @@ def prepare(source: Source, model: nn.Module | str | Path | Predictor, options: 
     return prepared
 
 
+def _with_mask(
+    whole: Scene,
+    product: Sensor,
+    slots: Sequence[str],
+    scene: Scene,
+    options: RestoreOptions,
+    predictor: Predictor,
+) -> RestoreOptions:
+    """Give the options with the mask that is used, and say what of them has no effect."""
+    mask = options.mask or choose_mask(whole, product, _colours(whole, scene, slots))
+    if mask == "none":
+        warnings.warn(
+            "There is no mask: every pixel is restored, cloud or not, and nothing tells what was clear.",
+            AttcrWarning,
+            stacklevel=5,
+        )
+    if options.unseen != "keep" and (mask == "none" or "thick" in predictor.spec.removes):
+        why = "there is no mask" if mask == "none" else "these weights remove thick cloud too"
+        warnings.warn(f"--unseen {options.unseen} has no effect: {why}.", AttcrWarning, stacklevel=5)
+    return replace(options, mask=mask)
+
+
+def _colours(whole: Scene, scene: Scene, slots: Sequence[str]) -> list[int] | None:
+    """Say where among all bands the network's red, green and blue are, if it takes these."""
+    if not set(RGB) <= set(slots):
+        return None
+    return [whole.bands.index(scene.bands[slots.index(name)]) for name in RGB]
+
+
 def _inputs(whole: Scene, options: RestoreOptions) -> tuple[str, ...]:
-    beside = (mask_file(whole, options.mask), options.sar)
+    beside = (mask_file(whole, options.mask or "none"), options.sar)
     return tuple(dict.fromkeys([*whole.files, *(href for href in beside if href)]))
 
 

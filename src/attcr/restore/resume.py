@@ -35,6 +35,8 @@ class State:
     has_clouds: bool = False
     row: int = 0
     pixels: list[int] = field(default_factory=lambda: [0] * len(QUALITY_NAMES))
+    left: int = 0
+    """Pixels of cloud that the weights do not remove."""
     sizes: dict[str, int] = field(default_factory=dict)
     """Working file to its bytes once it was made: it does not shrink."""
     checksums: list[int] = field(default_factory=list)
@@ -54,7 +56,7 @@ class State:
 
         `checksum` gives that of a strip as it is in the working files now.
         """
-        counts = [self.row, self.clouds, *self.pixels, *self.sizes.values(), *self.checksums]
+        counts = [self.row, self.left, self.clouds, *self.pixels, *self.sizes.values(), *self.checksums]
         if not all(type(count) is int and count >= 0 for count in counts) or any("/" in name for name in self.sizes):
             return False
         if self.row not in strips or len(self.pixels) != len(QUALITY_NAMES) or sum(self.pixels) != self.row * width:

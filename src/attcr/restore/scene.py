@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from attcr.addresses import redact
-from attcr.errors import AttcrWarning, SceneError
+from attcr.errors import AllCloudError, AttcrWarning, SceneError
 from attcr.predict import Predictor
 from attcr.restore.options import RestoreOptions
 from attcr.restore.outputs import Outputs
 from attcr.restore.prepare import Prepared, Source, check_target, prepare
 from attcr.restore.publish import Preview, layers_of, publish
 from attcr.restore.resume import State, checksum_of, checksum_of_file, held, read_state, take_up
-from attcr.restore.walk import QUALITY_NAMES, Array, Strip
+from attcr.restore.walk import CLOUD_LEFT, NODATA, QUALITY_NAMES, Array, Strip
 from attcr.scenes import write
 from attcr.scenes.clouds.find import CLOUDS
 from attcr.scenes.dataset import gdal
@@ -48,6 +48,10 @@ class RestoreResult:
     """The row at which this run began; 0 unless an earlier one was taken up."""
     pixels: dict[str, int]
     """Pixels of each quality class."""
+    left: int
+    """Pixels of cloud that the weights do not remove, whatever became of it."""
+    mask: str
+    """Where the clouds were taken from."""
     seconds: float
 
 
@@ -111,8 +115,8 @@ def restore_scene(
                 result = write_scene(job, outputs, take_up_work(job, folder, resume), progress)
             except KeyboardInterrupt:
                 raise
-            except BaseException:
-                if not resume:
+            except BaseException as error:
+                if not resume or isinstance(error, AllCloudError):
                     shutil.rmtree(folder, ignore_errors=True)
                 raise
             shutil.rmtree(folder)
@@ -146,7 +150,7 @@ def plan_scene(
             bands=tuple(band.name or str(band.index) for band in job.scene.bands),
             dtype=str(job.scene.dtype),
             sensor=job.sensor.name,
-            mask=redact(options.mask),
+            mask=redact(job.mask),
             tiles=len(job.grid),
             tiles_to_run=to_run,
             seconds=seconds,
@@ -164,7 +168,7 @@ class FinishedRows:
     """Layer to (C, rows, W)."""
     preview: Array
     pixels: Array
-    """Pixels of each quality class."""
+    """Pixels of each quality class, and last those of cloud that the weights do not remove."""
 
 
 def finished_rows(scene: Scene, preview: Preview, strip: Strip) -> FinishedRows:
@@ -174,7 +178,7 @@ def finished_rows(scene: Scene, preview: Preview, strip: Strip) -> FinishedRows:
     layers = {"restored": values, "quality": strip.quality[None]}
     if strip.spread is not None:
         layers["spread"] = strip.spread[None]
-    pixels = np.bincount(strip.quality.ravel(), minlength=len(QUALITY_NAMES))
+    pixels = np.append(np.bincount(strip.quality.ravel(), minlength=len(QUALITY_NAMES)), strip.left)
     return FinishedRows(strip.top, layers, preview.rows(strip.top, strip.came, strip.values), pixels)
 
 
@@ -238,6 +242,7 @@ def write_scene(
         _keep(rows, state, preview)
     if state.row != job.scene.height:
         raise SceneError(f"Of {job.scene.height} rows {state.row} came: run it again.")
+    _tell_of_cloud_left(job, state)
     report(Progress("write", 0, 1))
     publish(job, outputs, layers, state, preview)
     report(Progress("write", 1, 1))
@@ -251,7 +256,31 @@ def write_scene(
         tiles_run=count.done,
         resumed_row=resumed,
         pixels=dict(zip(QUALITY_NAMES, state.pixels, strict=True)),
+        left=state.left,
+        mask=redact(job.mask),
         seconds=0.0,
+    )
+
+
+def _tell_of_cloud_left(job: Prepared, state: State) -> None:
+    """Warn of cloud that the weights do not remove; refuse a scene in which there is nothing else."""
+    if not state.left:
+        return
+    if not any(count for value, count in enumerate(state.pixels) if value not in (NODATA, CLOUD_LEFT)):
+        raise AllCloudError(
+            f"All of {job.scene.source} is under cloud that these weights do not remove, so nothing was written: take "
+            "another date, or weights that remove thick cloud; --unseen fill lets the network paint over it."
+        )
+    total = sum(state.pixels) - state.pixels[NODATA] + (state.left if job.options.unseen == "nodata" else 0)
+    became = {
+        "keep": "is left as it came (class 5 of the quality raster)",
+        "fill": "was painted by the network all the same (class 4, low confidence)",
+        "nodata": "became no data",
+    }[job.options.unseen]
+    warnings.warn(
+        f"{state.left / total:.1%} of the scene is under cloud that these weights do not remove; it {became}.",
+        AttcrWarning,
+        stacklevel=4,
     )
 
 
@@ -290,5 +319,7 @@ def _keep(rows: FinishedRows, state: State, preview: Preview) -> None:
     preview.add(rows.top, rows.preview)
     state.row = rows.top + rows.layers["quality"].shape[1]
     state.checksums.append(checksum_of([*rows.layers.values(), rows.preview]))
-    state.pixels = [before + now for before, now in zip(state.pixels, rows.pixels.tolist(), strict=True)]
+    *pixels, left = rows.pixels.tolist()
+    state.pixels = [before + now for before, now in zip(state.pixels, pixels, strict=True)]
+    state.left += left
     state.save()
