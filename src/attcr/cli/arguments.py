@@ -19,7 +19,9 @@ Weights = Annotated[str, typer.Option(help="A published name (see attcr weights)
 WeightsThatFit = Annotated[
     str | None,
     typer.Option(
-        help="A published name (see attcr weights), a path, hf://OWNER/NAME or URL.", show_default="those that fit"
+        help="A published name (see attcr weights), a path, hf://OWNER/NAME or URL; none: clouds are only filled from "
+        "references.",
+        show_default="those that fit",
     ),
 ]
 Mask = Annotated[
@@ -35,6 +37,21 @@ Unseen = Annotated[
     typer.Option(
         help="What becomes of cloud that the weights do not remove: keep it, fill it by the network (low confidence), "
         "or nodata."
+    ),
+]
+References = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reference",
+        help="Another date of the same place, anything that a scene may be: what is under cloud is filled from it; may "
+        "be given again.",
+    ),
+]
+ReferenceMask = Annotated[
+    str | None,
+    typer.Option(
+        help="Where the clouds of the references are, as for --mask; none: they are clear.",
+        show_default="chosen for each",
     ),
 ]
 Sensor = Annotated[

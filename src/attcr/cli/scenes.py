@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,8 @@ from attcr.cli.arguments import (
     Nodata,
     Paths,
     Radar,
+    ReferenceMask,
+    References,
     Sensor,
     Unseen,
     WeightsThatFit,
@@ -53,6 +55,8 @@ def restore(
     dilate: Dilate = 8,
     feather: Feather = 8,
     confidence: Confidence = False,
+    reference: References = None,
+    reference_mask: ReferenceMask = None,
     tile: Annotated[int, typer.Option(help="Pixels along a tile.")] = 256,
     overlap: Annotated[int, typer.Option(help="Pixels that neighbouring tiles share.")] = 32,
     batch: Annotated[int, typer.Option(help="Tiles through the network at once.")] = 1,
@@ -80,21 +84,16 @@ def restore(
     quiet_rasterio()
     warnings.showwarning = lambda message, *_: typer.echo(f"attcr: {message}", err=True)
     named = tuple(name.strip() for name in bands.split(",")) if bands else None
+    numbers: dict[str, Any] = {"tile": tile, "overlap": overlap, "batch": batch, "dilate": dilate, "feather": feather}
+    kinds: dict[str, Any] = {"device": device, "dtype": dtype, "sensor": sensor, "bands": named, "unseen": unseen}
+    places: dict[str, Any] = {"mask": mask, "sar": sar, "reference_mask": reference_mask}
     options = RestoreOptions(
-        tile=tile,
-        overlap=overlap,
-        batch=batch,
-        device=device,
-        dtype=dtype,  # type: ignore[arg-type]  # checked by RestoreOptions
-        sensor=sensor,
-        bands=named,
-        mask=mask,
-        unseen=unseen,  # type: ignore[arg-type]  # checked by RestoreOptions
-        dilate=dilate,
-        feather=feather,
-        sar=sar,
+        **numbers,
+        **kinds,
+        **places,
         nodata=nodata,
         confidence=confidence,
+        references=tuple(reference or ()),
         vrt="any" if vrt else "beside",
     )
     if weights is None:
@@ -139,5 +138,9 @@ def _restore(
         typer.echo(f"  {'?' if unmeasured else format(count / total, '.2%'):>7}  {name}")
     if result.spread is None:
         typer.echo("  confidence was not measured: these weights predict no error (--confidence compares eight views)")
-    sides = [result.quality, result.spread, result.preview, result.item]
+    for told in result.references:
+        days = "at an unknown date" if told["days"] is None else f"{told['days']:+d} days"
+        error = "" if told["expected_error"] is None else f", expected error {told['expected_error']:.4f}"
+        typer.echo(f"  {told['share']:7.2%}  from {told['name']} ({days}; {told['method']}{error})")
+    sides = [result.quality, result.spread, result.dates, result.preview, result.item]
     typer.echo("beside it: " + ", ".join(path.name for path in sides if path))
