@@ -4,8 +4,7 @@ import errno
 import json
 import os
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -661,19 +660,6 @@ def test_a_small_disk_that_fills_up_is_told_in_a_line_and_leaves_nothing(
         restore_scene(source, small_disk / "out.tif", Same(), options=options(), progress=fill)
     assert "\n" not in str(error.value)
     assert [path.name for path in small_disk.iterdir()] == ["ballast"]
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 4 MiB in memory, where this user may mount one."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = shutil.which("mount")
-    command = [str(mount), "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
-    if mount is None or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("no right to mount a small disk")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
 
 
 def test_a_second_run_on_the_same_target_is_refused_and_leaves_the_first_alone(tmp_path: Path) -> None:

@@ -121,3 +121,18 @@ def test_scale_offset_unit_and_nodata_are_read_band_by_band(tmp_path: Path) -> N
     with open_scene(make(tmp_path / "in.tif", ones(3, 4, bands=2), describe, nodata=9, **UTM)) as scene:
         told = [(band.scale, band.offset, band.unit, band.nodata) for band in scene.bands]
     assert told == [(1e-4, -0.1, "reflectance", 9.0), (2e-4, 0.0, "K", 9.0)]
+
+
+def test_alpha_is_the_last_band_and_one_before_it_keeps_its_place(tmp_path: Path) -> None:
+    red, green, blue, alpha = ColorInterp.red, ColorInterp.green, ColorInterp.blue, ColorInterp.alpha
+
+    def alphas(*colours: ColorInterp) -> tuple[list[int], int | None]:
+        def colour(file: Any) -> None:
+            file.colorinterp = colours
+
+        path = make(tmp_path / "in.tif", ones(8, 8, "uint8", 4), colour, **UTM)
+        with open_scene(path) as scene:
+            return [band.index for band in scene.bands], scene.alpha.index if scene.alpha else None
+
+    assert alphas(red, green, blue, alpha) == ([1, 2, 3], 4)
+    assert alphas(red, alpha, green, blue) == ([1, 2, 3, 4], None)

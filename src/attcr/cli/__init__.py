@@ -8,6 +8,7 @@ import typer
 from attcr import __version__
 from attcr.cli.arguments import Naming
 from attcr.cli.data import audit, evaluate
+from attcr.cli.export import export
 from attcr.cli.fleet import fleet
 from attcr.cli.networks import convert, gates, info, weights
 from attcr.cli.scenes import demo, restore
@@ -39,7 +40,6 @@ def _root(
 
 
 ALL_CLOUD = 4
-"""What the command ends with where nothing of a scene is seen."""
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 app.command()(demo)
@@ -53,6 +53,7 @@ app.command(context_settings=_PASSED_ON, add_help_option=False)(ablate)
 app.command()(gates)
 app.command(cls=Naming)(info)
 app.command(cls=Naming)(convert)
+app.command()(export)
 
 
 def main() -> None:

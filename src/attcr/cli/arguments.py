@@ -65,6 +65,9 @@ Feather = Annotated[int, typer.Option(min=0, help="Pixels over which restored fa
 Confidence = Annotated[
     bool, typer.Option("--confidence", help="Write how much eight flips and turns differ (8 times the work).")
 ]
+Backend = Annotated[
+    str, typer.Option(help="What computes: torch, onnxruntime or openvino; auto: as the weights' file says.")
+]
 Manifest = Annotated[
     str, typer.Argument(help="Scenes: Parquet, STAC (.json, .ndjson), a list (.txt), or a quoted glob.")
 ]

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from attcr.cli.arguments import Backend
 from attcr.errors import ConfigError
 
 
@@ -96,6 +97,7 @@ def evaluate(
         typer.Option(help="Of --protocol gap-fill: TARGET,REFERENCE, two dates of ROOT; may be given again."),
     ] = None,
     device: Annotated[str, typer.Option(help="Where networks run: cpu, cuda, cuda:1, ...")] = "cpu",
+    backend: Backend = "auto",
 ) -> None:
     """Score weights, or stored predictions, under named protocols and write a report folder.
 
@@ -112,7 +114,8 @@ def evaluate(
         raise ConfigError("give what to evaluate: --weights or --predictions, or else --baseline copy or mean-colour.")
     bands = tuple(name.strip() for name in slots.split(",")) if slots else ()
     benchmark = evaluation.open_benchmark(data, root, split, slots=bands)
-    methods = [evaluation.method_from_weights(path, device=device) for path in weights or ()]
+    computes = {"device": device, "backend": backend}
+    methods = [evaluation.method_from_weights(path, **computes) for path in weights or ()]  # type: ignore[arg-type]
     methods += [evaluation.method_from_predictions(path, benchmark) for path in predictions or ()]
     if baseline:
         methods = [baselines[baseline]]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attcr.cli.arguments import (
+    Backend,
     Bands,
     Confidence,
     Dilate,
@@ -62,6 +63,7 @@ def restore(
     batch: Annotated[int, typer.Option(help="Tiles through the network at once.")] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+    backend: Backend = "auto",
     vrt: Annotated[bool, typer.Option("--vrt", help="Take VRTs that read files and addresses elsewhere.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Keep the rows that an interrupted run left.")] = False,
     overwrite: Annotated[
@@ -85,17 +87,10 @@ def restore(
     warnings.showwarning = lambda message, *_: typer.echo(f"attcr: {message}", err=True)
     named = tuple(name.strip() for name in bands.split(",")) if bands else None
     numbers: dict[str, Any] = {"tile": tile, "overlap": overlap, "batch": batch, "dilate": dilate, "feather": feather}
-    kinds: dict[str, Any] = {"device": device, "dtype": dtype, "sensor": sensor, "bands": named, "unseen": unseen}
-    places: dict[str, Any] = {"mask": mask, "sar": sar, "reference_mask": reference_mask}
-    options = RestoreOptions(
-        **numbers,
-        **kinds,
-        **places,
-        nodata=nodata,
-        confidence=confidence,
-        references=tuple(reference or ()),
-        vrt="any" if vrt else "beside",
-    )
+    kinds: dict[str, Any] = {"device": device, "dtype": dtype, "backend": backend, "sensor": sensor, "unseen": unseen}
+    places: dict[str, Any] = {"bands": named, "mask": mask, "sar": sar, "reference_mask": reference_mask}
+    places |= {"references": tuple(reference or ()), "vrt": "any" if vrt else "beside"}
+    options = RestoreOptions(**numbers, **kinds, **places, nodata=nodata, confidence=confidence)
     if weights is None:
         weights = choose_weights(scene, options)
         typer.echo(f"weights: {weights}", err=True)

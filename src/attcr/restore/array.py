@@ -115,7 +115,7 @@ def restore_tiles(
     """
     if options.mask not in (None, "none") or options.bands or options.sar:
         raise ConfigError("mask, bands and sar are for scenes: give `clouds`, and the bands in the network's order.")
-    predictor = open_predictor(model, device=options.device, dtype=options.dtype)
+    predictor = open_predictor(model, device=options.device, dtype=options.dtype, backend=options.backend)
     spec = predictor.spec
     wanted = [slot.name for slot in spec.bands]
     needed = [slot.name for slot in spec.slots if slot.kind != "band" and not slot.optional]

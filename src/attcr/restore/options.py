@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from attcr.addresses import redact
 from attcr.errors import ConfigError
+from attcr.predict import Backend
 from attcr.scenes.clouds.rim import Rim
 from attcr.scenes.tiles import grid
 from attcr.scenes.vrt import VrtRule
@@ -32,6 +33,8 @@ class RestoreOptions:
     """Where the network runs, as torch names it."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """What the network computes in."""
+    backend: Backend = "auto"
+    """What computes it: torch, onnxruntime or openvino; auto leaves it to the file of the weights."""
     sensor: str | Sensor | None = None
     """The product, where the scene's metadata does not tell."""
     bands: tuple[str, ...] | None = None
@@ -67,6 +70,8 @@ class RestoreOptions:
             raise ConfigError(f"dtype is {self.dtype!r}; expected float32, bfloat16 or float16.")
         if self.unseen not in ("keep", "fill", "nodata"):
             raise ConfigError(f"unseen is {self.unseen!r}; expected keep, fill or nodata.")
+        if self.backend not in get_args(Backend):
+            raise ConfigError(f"backend is {self.backend!r}; expected {', '.join(get_args(Backend))}.")
         if self.vrt not in ("beside", "any", "never"):
             raise ConfigError(f"vrt is {self.vrt!r}; expected beside, any or never.")
         if isinstance(self.sensor, str) and self.sensor not in SENSORS:

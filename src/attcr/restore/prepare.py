@@ -275,7 +275,7 @@ def _colours(whole: Scene, scene: Scene, slots: Sequence[str]) -> list[int] | No
 def _predictor(model: nn.Module | str | Path | Predictor, whole: Scene, options: RestoreOptions) -> Predictor:
     """Open the weights, or what stands for none."""
     if model != NO_WEIGHTS:
-        return open_predictor(model, device=options.device, dtype=options.dtype)
+        return open_predictor(model, device=options.device, dtype=options.dtype, backend=options.backend)
     if not options.references:
         raise ConfigError("--weights none fills clouds from other dates, and no date came: give them with --reference.")
     product, names = sensor_of(whole, options.sensor), [band.name for band in whole.bands]

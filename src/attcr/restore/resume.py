@@ -56,7 +56,7 @@ class State:
 
         `checksum` gives that of a strip as it is in the working files now.
         """
-        counts = [self.row, self.left, self.clouds, *self.pixels, *self.sizes.values(), *self.checksums]
+        counts = [self.row, self.clouds, self.left, *self.pixels, *self.sizes.values(), *self.checksums]
         if not all(type(count) is int and count >= 0 for count in counts) or any("/" in name for name in self.sizes):
             return False
         if self.row not in strips or len(self.pixels) != len(QUALITY_NAMES) or sum(self.pixels) != self.row * width:
