@@ -613,7 +613,7 @@ WALK = of(
     ("all-is-restored", "here = (added != 0) & (weights > 0)", "here = (added != 0)"),
     ("rim-fades-the-wrong-way", "came + weight * (restored - came)", "restored + weight * (came - restored)"),
     ("rim-does-not-fade", "np.where(weight == 1, restored, came + weight * (restored - came))", "restored"),
-    ("nodata-by-chance", "out[band][here] = _avoid(", "out[band][here] = (lambda values, _: values)("),
+    ("nodata-by-chance", "out[band][here] = avoid(", "out[band][here] = (lambda values, _: values)("),
     ("avoids-downwards", "nodata - 1 if nodata == np.iinfo(values.dtype).max else nodata + 1", "nodata - 1"),
     ("avoids-beyond-the-type", "nodata - 1 if nodata == np.iinfo(values.dtype).max else nodata + 1", "nodata + 1"),
     ("filled-with-zeros", "return np.where(valid, x, mean)", "return np.where(valid, x, 0)"),

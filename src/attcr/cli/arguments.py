@@ -45,7 +45,12 @@ Paths = Annotated[
 Weights = Annotated[str, typer.Option(metavar="WEIGHTS", help=_WEIGHTS, autocompletion=complete(_weights))]
 WeightsThatFit = Annotated[
     str | None,
-    typer.Option(metavar="WEIGHTS", help=_WEIGHTS, show_default="those that fit", autocompletion=complete(_weights)),
+    typer.Option(
+        metavar="WEIGHTS",
+        help=f"{_WEIGHTS} none: clouds are only filled from references.",
+        show_default="those that fit",
+        autocompletion=complete(_weights),
+    ),
 ]
 Mask = Annotated[
     str | None,
@@ -64,6 +69,23 @@ Unseen = Annotated[
         help="What becomes of cloud that the weights do not remove: keep it, fill it by the network (low confidence), "
         "or nodata.",
         autocompletion=complete(lambda: ("keep", "fill", "nodata")),
+    ),
+]
+References = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reference",
+        metavar="SCENE",
+        help="Another date of the same place, anything that a scene may be: what is under cloud is filled from it; may "
+        "be given again.",
+    ),
+]
+ReferenceMask = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MASK",
+        help="Where the clouds of the references are, as for --mask; none: they are clear.",
+        show_default="chosen for each",
     ),
 ]
 Sensor = Annotated[

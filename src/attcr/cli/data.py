@@ -126,6 +126,12 @@ def evaluate(
         list[str] | None,
         typer.Option(metavar="NAME", help="A protocol, may be given again; by default that of the data."),
     ] = None,
+    pair: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DATES", help="Of --protocol gap-fill: TARGET,REFERENCE, two dates of ROOT; may be given again."
+        ),
+    ] = None,
     device: Device = "cpu",
     backend: Backend = "auto",
     quiet: Quiet = False,
@@ -135,10 +141,14 @@ def evaluate(
 ) -> None:
     """Score weights, or stored predictions, under named protocols and write a report folder.
 
-    The first method is reported on in full; others given, and the trivial baselines, stand beside it.
+    The first method is reported on in full; others given, and the trivial baselines, stand beside it. --protocol
+    gap-fill with --data dates scores the ways to fill gaps from other dates instead: ROOT has a .tif for each date.
     """
     if_stopped = "The images that were scored are kept: run the same command to go on."
     with speaking(Voice("evaluate", quiet, verbose, as_json, progress, if_stopped)) as voice:
+        if protocol == ["gap-fill"]:
+            _evaluate_gaps(voice, data, root, out, pair or [])
+            return
         if bool(weights or predictions) == (baseline is not None):
             raise ConfigError(
                 "give what to evaluate: --weights or --predictions, or else --baseline copy or mean-colour."
@@ -177,6 +187,19 @@ def _evaluate(
             out,
             progress=lambda done, total: show("evaluate", done, total),
         )
+
+
+def _evaluate_gaps(voice: Voice, data: str, root: Path, out: Path, given: list[str]) -> None:
+    from attcr.gaps import OURS, evaluate_gaps
+
+    if data != "dates":
+        raise ConfigError(f"--protocol gap-fill takes --data dates, a folder with a .tif for each date, not {data}.")
+    pairs = [(target.strip(), reference.strip()) for target, _, reference in (text.partition(",") for text in given)]
+    with voice.showing() as show:
+        report = evaluate_gaps(root, out, pairs=pairs, progress=lambda done, total: show("gaps", done, total))
+    mae = report["mae"]
+    line = f"gap-fill: MAE {OURS} {mae[OURS]:.4f}, one line a band {mae['line']:.4f}, copied {mae['copied']:.4f}"
+    voice.result({"folder": out, **report}, [line, str(out / "report.md")])
 
 
 def _scores(protocol: str, result: dict[str, Any]) -> Iterator[str]:

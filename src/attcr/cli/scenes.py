@@ -23,6 +23,8 @@ from attcr.cli.arguments import (
     ProgressAs,
     Quiet,
     Radar,
+    ReferenceMask,
+    References,
     Sensor,
     Unseen,
     Verbose,
@@ -75,6 +77,8 @@ def restore(
     dilate: Dilate = 8,
     feather: Feather = 8,
     confidence: Confidence = False,
+    reference: References = None,
+    reference_mask: ReferenceMask = None,
     tile: Annotated[int, typer.Option(metavar="PIXELS", help="Pixels along a tile.")] = 256,
     overlap: Annotated[int, typer.Option(metavar="PIXELS", help="Pixels that neighbouring tiles share.")] = 32,
     batch: Annotated[int, typer.Option(metavar="TILES", help="Tiles through the network at once.")] = 1,
@@ -101,24 +105,12 @@ def restore(
     with speaking(Voice("restore", quiet, verbose, as_json, progress, if_stopped)) as voice:
         from attcr.restore import RestoreOptions
 
-        options = RestoreOptions(
-            tile=tile,
-            overlap=overlap,
-            batch=batch,
-            device=device,
-            dtype=dtype,  # type: ignore[arg-type]  # checked by RestoreOptions
-            backend=backend,  # type: ignore[arg-type]
-            sensor=sensor,
-            bands=bands,
-            mask=mask,
-            unseen=unseen,  # type: ignore[arg-type]  # checked by RestoreOptions
-            dilate=dilate,
-            feather=feather,
-            sar=sar,
-            nodata=nodata,
-            confidence=confidence,
-            vrt="any" if vrt else "beside",
-        )
+        numbers: dict[str, Any] = {"tile": tile, "overlap": overlap, "batch": batch, "nodata": nodata}
+        kinds: dict[str, Any] = {"device": device, "dtype": dtype, "backend": backend, "sensor": sensor}
+        places: dict[str, Any] = {"bands": bands, "mask": mask, "dilate": dilate, "feather": feather, "sar": sar}
+        dates: dict[str, Any] = {"references": tuple(reference or ()), "reference_mask": reference_mask}
+        rules: dict[str, Any] = {"unseen": unseen, "confidence": confidence, "vrt": "any" if vrt else "beside"}
+        options = RestoreOptions(**numbers, **kinds, **places, **dates, **rules)
         again = {"overwrite": overwrite, "resume": resume}
         work = _plan if dry_run else partial(_restore, again=again)
         _each(voice, _scenes(paths), lambda scene, target: work(voice, scene, target, weights, options))
@@ -215,5 +207,9 @@ def _told_by_restore(result: "RestoreResult") -> Iterator[str]:
         yield f"  {'?' if unmeasured else format(count / total, '.2%'):>7}  {name}"
     if result.spread is None:
         yield "  confidence was not measured: these weights predict no error (--confidence compares eight views)"
-    sides = [result.quality, result.spread, result.preview, result.item]
+    for told in result.references:
+        days = "at an unknown date" if told["days"] is None else f"{told['days']:+d} days"
+        error = "" if told["expected_error"] is None else f", expected error {told['expected_error']:.4f}"
+        yield f"  {told['share']:7.2%}  from {told['name']} ({days}; {told['method']}{error})"
+    sides = [result.quality, result.spread, result.dates, result.preview, result.item]
     yield "beside it: " + ", ".join(path.name for path in sides if path)

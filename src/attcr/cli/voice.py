@@ -28,6 +28,7 @@ STAGES = {
     "scenes": "restoring (scenes)",
     "audit": "looking at images",
     "evaluate": "evaluating (images)",
+    "gaps": "filling gaps (windows)",
 }
 """What is counted in each stage, in words."""
 FIRST_LINE, LONGEST_SILENCE = 10.0, 60.0

@@ -51,6 +51,10 @@ class RestoreOptions:
     """Radar raster (VV, VH in dB) for weights that take it."""
     nodata: float | None = None
     """The value that means no data, where the file does not declare it."""
+    references: tuple[str, ...] = ()
+    """Other dates of the same place, each anything that a scene may be: what is under cloud is filled from them."""
+    reference_mask: str | None = None
+    """Where the clouds of references are, as for `mask`; None chooses for each, none takes all of them for clear."""
     confidence: bool = False
     """Run all eight flips and turns of each tile and write how much they differ."""
 
@@ -86,6 +90,8 @@ class RestoreOptions:
         told = asdict(self)
         told["sar"] = redact(self.sar) if self.sar else None
         told["mask"] = redact(self.mask) if self.mask else None
+        told["references"] = tuple(redact(href) for href in self.references)
+        told["reference_mask"] = redact(self.reference_mask) if self.reference_mask else None
         return {key: value for key, value in told.items() if key not in ("device", "batch", "vrt")}
 
     def digest(self) -> str:

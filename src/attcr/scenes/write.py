@@ -189,7 +189,7 @@ def finish(path: Path, made: Path, profile: Profile, bands: Sequence[Band]) -> N
     driver, options = FORMATS[_suffix(made)]
     source = _with_nodata_of_each_band(path, bands) if len({band.nodata for band in bands}) > 1 else path
     if driver == "COG":
-        resampling = Resampling.nearest if any(band.colormap for band in bands) else Resampling.average
+        resampling = Resampling.nearest if any(band.colormap or band.counted for band in bands) else Resampling.average
         options = {**options, "overviews": "FORCE_USE_EXISTING" if _add_overviews(path, resampling) else "NONE"}
     rasterio.shutil.copy(source, made, driver=driver, num_threads="ALL_CPUS", **options)
     if driver == "COG":
