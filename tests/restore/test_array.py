@@ -382,4 +382,6 @@ def test_a_changed_default_is_counted() -> None:
         "sar": None,
         "nodata": None,
         "confidence": False,
+        "references": (),
+        "reference_mask": None,
     }

@@ -599,7 +599,7 @@ def test_a_scene_that_is_refused_leaves_no_file_open(
     settings = RestoreOptions(sensor="s2-l1c", sar=str(folder / "s1" / name), mask="none")
     monkeypatch.setattr(attcr.restore.prepare, "MEMORY_LIMIT", 1)
     before = {path.resolve() for path in Path("/proc/self/fd").iterdir()}
-    with pytest.raises(SceneError, match="smaller --tile") as error:
+    with pytest.raises(SceneError, match="use a smaller `tile`") as error:
         restore_scene(folder / "s2_cloudy" / name, tmp_path / "out.tif", AddRadar(spec=SEN12MSCR), options=settings)
     assert error.value.__traceback__, "its frames still hold what was opened"
     assert {path.resolve() for path in Path("/proc/self/fd").iterdir()} - before == set()

@@ -118,9 +118,7 @@ def evaluate(
     split: Annotated[str, typer.Option(metavar="PART", help="train, val or test.")] = "test",
     slots: Annotated[
         str | None,
-        typer.Option(
-            metavar="BANDS", help="Of pairs that are not red, green and blue: their bands, as swir16,nir08,red."
-        ),
+        typer.Option(metavar="BANDS", help="Of pairs that are not in colours: their bands, as swir16,nir08,red."),
     ] = None,
     protocol: Annotated[
         list[str] | None,
@@ -128,9 +126,7 @@ def evaluate(
     ] = None,
     pair: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="DATES", help="Of --protocol gap-fill: TARGET,REFERENCE, two dates of ROOT; may be given again."
-        ),
+        typer.Option(metavar="DATES", help="Of gap-fill: TARGET,REFERENCE, two dates of ROOT; may be given again."),
     ] = None,
     device: Device = "cpu",
     backend: Backend = "auto",
@@ -147,8 +143,7 @@ def evaluate(
     if_stopped = "The images that were scored are kept: run the same command to go on."
     with speaking(Voice("evaluate", quiet, verbose, as_json, progress, if_stopped)) as voice:
         if protocol == ["gap-fill"]:
-            _evaluate_gaps(voice, data, root, out, pair or [])
-            return
+            return _evaluate_gaps(voice, data, root, out, pair or [])
         if bool(weights or predictions) == (baseline is not None):
             raise ConfigError(
                 "give what to evaluate: --weights or --predictions, or else --baseline copy or mean-colour."
