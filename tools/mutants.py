@@ -497,7 +497,11 @@ TWO_DATES = [
             'f"present:{name}" for name in S2_COMMON',
         ),
         ("level-turned", "float(bool(self.sensor.surface))", "float(not self.sensor.surface)"),
-        ("first-clear-date", "np.mean([scale(date) for date in dates]", "np.mean([scale(date) for date in dates[:1]]"),
+        (
+            "first-clear-date",
+            "np.stack([scale(date) for date in dates])",
+            "np.stack([scale(date) for date in dates[:1]])",
+        ),
         ("classes-in-samples-units", "image / ONE_REFLECTANCE, strict", "image, strict"),
         ("cloud-by-one-band", 'for name in ("blue", "green", "red")]', 'for name in ("blue",)]'),
         ("shadow-in-one-band", 'for name in ("nir", "swir16")]', 'for name in ("nir",)]'),
