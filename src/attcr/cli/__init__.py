@@ -11,8 +11,8 @@ from attcr.cli.data import audit, evaluate
 from attcr.cli.fleet import fleet
 from attcr.cli.networks import convert, gates, info, weights
 from attcr.cli.scenes import demo, restore
-from attcr.cli.training import ablate, train
 from attcr.cli.threads import spare_the_cores
+from attcr.cli.training import ablate, train
 from attcr.cli.voice import one_line
 from attcr.errors import AttcrError, MissingExtraError
 
