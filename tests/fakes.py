@@ -8,7 +8,9 @@ import numpy as np
 import rasterio
 from PIL import Image
 
+from attcr.data import dates
 from attcr.data.sen12mscr import KINDS, patch_path
+from attcr.sensors import S2_L1C_BANDS
 
 SAMPLES = {"s1": (2, "float32"), "s2_cloudy": (13, "uint16"), "s2": (13, "uint16")}
 
@@ -53,6 +55,16 @@ def make_sen12mscr(root: Path, patches: Mapping[str, Iterable[int]], sources: Ma
             patch_path(root, region, kind, 0).parent.mkdir(parents=True, exist_ok=True)
             for number in numbers:
                 os.link(sources[kind], patch_path(root, region, kind, number))
+
+
+def write_native(root: Path, name: str, bands: np.ndarray, mask: np.ndarray) -> None:
+    """Write (13, H, W) digital numbers and a mask (H, W) as a date of CloudSEN12; sizes are multiples of 6."""
+    sizes = {10: dates.BANDS_10M, 20: dates.BANDS_20M, 60: dates.BANDS_60M}
+    for size, names in sizes.items():
+        step = size // 10
+        chosen = bands[[S2_L1C_BANDS.index(band) for band in names], ::step, ::step]
+        write_tif(root / f"{name}_{size}m.jp2", chosen)  # GDAL looks at what is in a file, not at its name
+    write_tif(root / f"{name}_mask.tif", mask[None].astype(np.uint8))
 
 
 def link_pairs(root: Path, folders: tuple[str, str], names: Iterable[str]) -> None:

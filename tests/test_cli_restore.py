@@ -40,10 +40,11 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_photo_goes_in_and_out(tmp_path: Path, weights: Path) -> None:
-    photo = make(tmp_path / "photo.png", noise("uint8", (3, 90, 80)), driver="PNG")
+    photo = make(tmp_path / "photo.png", noise("uint8", (3, 90, 80)) // 2, driver="PNG")
     done = run(photo, tmp_path / "out.png", "--weights", weights)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
+    assert "out.png: mask auto, " in done.stdout
     assert "original" in done.stdout
     assert read(tmp_path / "out.png").shape == (3, 90, 80)
     again = run(photo, tmp_path / "out.png", "--weights", weights)
@@ -90,6 +91,20 @@ def test_killed_in_the_middle_and_resumed_gives_the_bytes_of_an_undisturbed_run(
     assert 0 < rows[0] < rows[1] < 1100
     assert run(scene, target, *options, "--resume").returncode == 0
     assert files(tmp_path / "killed") == files(tmp_path / "whole")
+
+
+def test_a_scene_that_is_all_cloud_ends_with_4_and_what_to_do(tmp_path: Path, weights: Path) -> None:
+    scene = make(tmp_path / "in.tif", np.full((3, 40, 40), 90, np.uint8), photometric="RGB", **UTM)
+    scl = make(tmp_path / "scl.tif", np.full((1, 40, 40), 9, np.uint8), **UTM)
+    target = tmp_path / "out.tif"
+    done = run(scene, target, "--weights", weights, "--mask", f"scl={scl}")
+    assert done.returncode == 4
+    assert done.stderr.startswith("attcr: All of ")
+    assert done.stderr.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.tif", "scl.tif"]
+    done = run(scene, target, "--weights", weights, "--mask", f"scl={scl}", "--unseen", "fill")
+    assert done.returncode == 0
+    assert "100.0% of the scene is under cloud that these weights do not remove" in done.stderr
 
 
 @pytest.fixture

@@ -34,8 +34,8 @@ from attcr.evaluate import (
     open_benchmark,
 )
 from attcr.protocols import average, named
-from attcr.spec import RICE2, SEN12MSCR, SEN12MSCR_OPTICAL, TRUE_COLOUR, InputSpec
-from fakes import fake_image, fake_patch, make_pairs, make_sen12mscr, write_tif
+from attcr.spec import ANY_BANDS, RICE2, SEN12MSCR, SEN12MSCR_OPTICAL, TRUE_COLOUR, InputSpec
+from fakes import fake_image, fake_patch, make_pairs, make_sen12mscr, write_native, write_tif
 
 NAMES = [f"image{n}" for n in range(8)]
 HALF_CLEARED = Method(
@@ -352,3 +352,81 @@ def test_real_rice2_inputs_score_what_the_facts_say(shared_data: Path, tmp_path:
     assert result["images"] == 148
     assert result["mean"] == pytest.approx(22.51, abs=0.005)
     assert torch.isfinite(torch.tensor([result["low"], result["high"]])).all()
+
+
+def dated(root: Path) -> Path:
+    """A place of two dates, flat but for noise: the first 30 rows clear, then thin cloud."""
+    clear = np.random.default_rng(0).integers(2000, 3000, (13, 48, 48)).astype(np.uint16)
+    for band, step in enumerate((6, 1, 1, 1, 2, 2, 2, 1, 2, 6, 6, 2, 2)):
+        clear[band] = clear[band, ::step, ::step].repeat(step, 0).repeat(step, 1)
+    mask = np.zeros((48, 48), np.uint8)
+    mask[30:] = 2
+    cloudy = clear + 100
+    cloudy[:, 30:] += 500
+    write_native(root, "roi1_cloudy", cloudy, mask)
+    write_native(root, "roi1_clear", clear, np.zeros_like(mask))
+    return root
+
+
+class Less:
+    """A predictor of any bands that takes 0.025 of reflectance off them all."""
+
+    identity: Mapping[str, str] = {"weights_sha256": "12", "backend": "less"}
+    spec = ANY_BANDS
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        restored = x[:, :13] - np.float32(0.025 * 2.5) * (np.arange(48)[None, None, :, None] >= 30)
+        return np.concatenate([restored, np.zeros_like(restored)], axis=1).astype(np.float32)
+
+
+def test_pairs_of_two_dates_are_reported_by_class_with_their_floor(tmp_path: Path) -> None:
+    benchmark = open_benchmark("cloudsen12", dated(tmp_path / "dates"))
+    method = method_from_predictor(Less(), "less")
+    report = evaluate(benchmark, [method], ["two-dates", "two-dates-raw", "uncrtaints"], tmp_path / "out")
+    fitted, raw = (report["protocols"][name] for name in ("two-dates", "two-dates-raw"))
+    assert fitted["classes"] == {"thin": 18 * 48, "clear": 30 * 48, "all": 48 * 48}
+    for result, thin, clear in ((fitted, 0.05, 0.0), (raw, 0.06, 0.01)):
+        before, after = (result["methods"][name] for name in ("input copied", "less"))
+        assert before["thin"]["mae"]["mean"] == pytest.approx(thin, abs=1e-5)
+        assert after["thin"]["mae"]["mean"] == pytest.approx(thin - 0.025, abs=1e-5)
+        assert after["clear"]["mae"]["mean"] == pytest.approx(clear, abs=1e-5)
+    assert (fitted["floor"]["mae"], raw["floor"]) == (pytest.approx(0, abs=1e-5), None)
+    squared = (30 * 0.01**2 + 18 * 0.035**2) / 48
+    psnr = report["protocols"]["uncrtaints"]["methods"]["less"]["psnr"]["mean"]
+    assert psnr == pytest.approx(-10 * math.log10(squared), abs=1e-3)  # in reflectance, though the samples go up to 2
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "| thin | 864 | **less** | 0.0250 [0.0250, 0.0250] |" in text
+    assert "| floor |  |  | 0.0000 |" in text
+    with (tmp_path / "out" / "images-two-dates.csv").open() as file:
+        table = list(csv.DictReader(file))
+    assert [row["class"] for row in table] == ["clear", "thin", "all"]
+    assert float(table[1]["less: mae"]) == pytest.approx(0.025, abs=1e-5)
+
+
+def test_a_report_by_class_alone_is_printed_by_class_and_needs_masks(root: Path, tmp_path: Path) -> None:
+    options = ["evaluate", "--data", "cloudsen12", "--root", str(dated(tmp_path / "dates")), "--baseline", "copy"]
+    result = CliRunner().invoke(app, [*options, "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    assert "two-dates: MAE thin input copied 0.0500, input's mean colour 0." in result.output
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "Means are over the pixels of a class" in text
+    assert "## Cloudy and clear pixels" not in text
+    for name, wrong in (("two-dates", "pairs has none"), ("none", "there is no protocol 'none'; there are att-cr, ")):
+        with pytest.raises(ConfigError, match=wrong):
+            evaluate(open_benchmark("pairs", root), [COPY], [name], tmp_path / "no")
+
+
+def test_stored_predictions_of_two_dates_are_digital_numbers_over_10000(tmp_path: Path) -> None:
+    benchmark = open_benchmark("cloudsen12", dated(tmp_path / "dates"))
+    clear = (benchmark.samples[0]["clear"] * 4000).round().numpy()
+    write_tif(tmp_path / "peer" / "roi1_cloudy.tif", clear.astype(np.uint16))
+    report = evaluate(
+        benchmark, [method_from_predictions(tmp_path / "peer", benchmark)], ["two-dates-raw"], tmp_path / "o"
+    )
+    assert report["protocols"]["two-dates-raw"]["methods"]["peer"]["all"]["mae"]["mean"] == pytest.approx(0, abs=1e-6)
+
+
+def test_reflectance_up_to_2_is_shown_as_bright_as_other_reflectance() -> None:
+    data = DATASETS["cloudsen12"]
+    shown = Benchmark(PairFolder.__new__(PairFolder), data, "test", "0").shown_spec
+    assert (data.spec.gain, shown.gain) == (pytest.approx(2 / 0.3558), pytest.approx(1 / 0.3558))

@@ -400,7 +400,7 @@ PROTOCOLS = of(
     ),
     ("mae-is-mse", ".abs().mean())", ".square().mean())"),
     ("rmse-without-root", ".square().mean().sqrt())", ".square().mean())"),
-    ("radians", "torch.rad2deg(torch.acos(cosine.clamp(-1, 1))).mean()", "torch.acos(cosine.clamp(-1, 1)).mean()"),
+    ("radians", "torch.rad2deg(torch.acos(cosine.clamp(-1, 1)))", "torch.acos(cosine.clamp(-1, 1))"),
     ("angle-unclamped", "cosine.clamp(-1, 1)", "cosine"),
     ("ssim-sigma", "(2 * 1.5**2))", "(2 * 1.6**2))"),
     ("ssim-c1", "c1, c2 = 0.01**2, 0.03**2", "c1, c2 = 0.02**2, 0.03**2"),
@@ -445,6 +445,78 @@ PROTOCOLS = of(
     ("rgb-unchecked", "if self.rgb_only and bands != 3:", "if False:"),
     ("sam-is-better-higher", '_SAM = Metric("SAM", "deg", False, 3)', '_SAM = Metric("SAM", "deg", True, 3)'),
 )
+
+TWO_DATES = [
+    *of(
+        "two_dates.py",
+        ("tests/test_two_dates.py",),
+        (
+            "fit-on-all-pixels",
+            "seen, wanted = image[:, both], clear[:, both]",
+            "seen, wanted = image[:, both | True], clear[:, both | True]",
+        ),
+        ("fit-without-offset", "torch.where(flat, 0.0, aim - slope * middle)", "torch.where(flat, 0.0, aim - middle)"),
+        (
+            "flat-band-moved",
+            "torch.where(flat, 1.0, slope), torch.where(flat, 0.0, aim",
+            "torch.where(flat, 0.0, slope), torch.where(flat, 0.0, aim",
+        ),
+        ("fit-on-thin", 'both = classes == CLASSES["clear"]', 'both = classes == CLASSES["thin"]'),
+        ("least-clear-one-more", "if int(both.sum()) < LEAST_CLEAR:", "if int(both.sum()) <= LEAST_CLEAR:"),
+        ("raw-is-fitted", "        if self.fitted:", "        if True:"),
+        ("all-with-unscored", "chosen[EVERY] = classes != NOT_SCORED", "chosen[EVERY] = classes >= 0"),
+        ("index-below-0", "first, second = first.clamp_min(0), second.clamp_min(0)", "pass"),
+        ("ndvi-turned", '"ndvi": ("nir", "red")', '"ndvi": ("green", "red")'),
+        ("ndwi-of-red", '"ndwi": ("green", "nir")', '"ndwi": ("red", "nir")'),
+        ("black-pixels-in-the-mean", "spectral_angles(image, clear).nanmean()", "spectral_angles(image, clear).mean()"),
+        (
+            "images-count-alike",
+            'math.fsum(scores["pixels"] * scores[key] ** power for',
+            "math.fsum(pixels / len(of_class) * scores[key] ** power for",
+        ),
+        (
+            "rmse-averaged",
+            "of_class = [scores[name] for scores in images",
+            "key, of_class = key.replace('rmse', 'mae'), [scores[name] for scores in images",
+        ),
+        ("interval-of-images", "/ pixels[drawn].sum(1)", "/ pixels.sum()"),
+        ("floor-of-thin", 'pool(scores[copied], "clear", key)', 'pool(scores[copied], "thin", key)'),
+        ("floor-of-the-subject", 'pool(scores[copied], "clear", key)', 'pool(scores[subject], "clear", key)'),
+        ("worse-is-better", '["mae"] > before[name]["mae"]', '["mae"] < before[name]["mae"]'),
+    ),
+    *of(
+        "data/dates.py",
+        ("tests/data/test_dates.py",),
+        ("least-clear-date", "clearest = min(names", "clearest = max(names"),
+        ("clouds-on-the-clear-date", '!= CLASSES["clear"]] = NOT_SCORED', '!= CLASSES["clear"]] = 0'),
+        ("nodata-scored", "classes[~there] = NOT_SCORED", "classes[~there] = 0"),
+        ("nodata-of-one-date", "for image in (cloudy, *dates)])", "for image in (cloudy,)])"),
+        (
+            "absent-bands-present",
+            'f"present:{name}" for name in self.spec.outputs',
+            'f"present:{name}" for name in S2_COMMON',
+        ),
+        ("level-turned", "float(bool(self.sensor.surface))", "float(not self.sensor.surface)"),
+        ("first-clear-date", "np.mean([scale(date) for date in dates]", "np.mean([scale(date) for date in dates[:1]]"),
+        ("classes-in-samples-units", "image / ONE_REFLECTANCE, strict", "image, strict"),
+        ("cloud-by-one-band", 'for name in ("blue", "green", "red")]', 'for name in ("blue",)]'),
+        ("shadow-in-one-band", 'for name in ("nir", "swir16")]', 'for name in ("nir",)]'),
+        ("shadow-over-cloud", "classes[dark] = ", "cloud &= ~dark; classes[dark] = "),
+        ("cirrus-of-the-cloudy-date", 'cloudy["cirrus"] - clear["cirrus"] > IN_CIRRUS', 'cloudy["cirrus"] > IN_CIRRUS'),
+    ),
+    *of(
+        "evaluate.py",
+        ("tests/test_evaluate.py",),
+        ("peak-of-the-spec", "return image / self.data.peak", "return image / self.spec.span"),
+        ("predictions-by-span", "/ (peak / benchmark.data.peak)", "/ (peak / spec.span)"),
+        ("shown-too-bright", "high=slot.high * share", "high=slot.high"),
+        (
+            "classes-without-masks",
+            "if by_class and benchmark.data.protocol not in",
+            "if False and benchmark.data.protocol not in",
+        ),
+    ),
+]
 
 LOOKS = of(
     "data/looks.py",
@@ -510,7 +582,7 @@ WALK = of(
     ("spread-without-its-factor", "(self._units * np.float32(spec.spread_factor))", "self._units"),
     ("spread-is-no-logarithm", "np.exp(np.clip(logs, -20, 5))", "np.clip(logs, -20, 5)"),
     ("spread-of-the-bands", "[len(spec.outputs) + i for i in self._outputs]", "self._outputs"),
-    ("one-limit-for-both", "limit = LARGE_ERROR if self.predictor.spec.spread else LOW_SPREAD", "limit = LOW_SPREAD"),
+    ("one-limit-for-both", "(LARGE_ERROR if self.predictor.spec.spread else LOW_SPREAD)", "LOW_SPREAD"),
     ("pads-with-zeros", 'mode="edge"', 'mode="constant"'),
     ("pads-the-other-side", "(0, missing[0]), (0, missing[1])", "(missing[0], 0), (missing[1], 0)"),
     ("smallest-is-9", "SMALLEST_INPUT = 8", "SMALLEST_INPUT = 9"),
@@ -519,14 +591,19 @@ WALK = of(
     ("flips-do-not-come-back", "views.append(back[..., ::-1] if flip else back)", "views.append(back)"),
     ("seven-views", "                if flip or turns:", "                if flip or turns > 1:"),
     ("thick-for-all", "np.where(thick, UNDER_THICK, UNDER_THIN)", "np.where(thick, UNDER_THICK, UNDER_THICK)"),
-    ("thin-for-thick", "thick = classes == THICK", "thick = classes != THICK"),
+    ("thin-for-thick", "thick = clouds.classes == THICK", "thick = clouds.classes != THICK"),
     ("thick-change-without-span", "> THICK_CHANGE * self.sensor.range.span", "> THICK_CHANGE"),
     ("thick-change", "THICK_CHANGE = 0.2", "THICK_CHANGE = 0.4"),
-    (
-        "part-nodata-is-sure",
-        "quality[touched & unsure] = LOW_CONFIDENCE",
-        "quality[touched & unsure & whole] = LOW_CONFIDENCE",
-    ),
+    ("part-nodata-is-sure", "unsure = ~valid.all(axis=0)", "unsure = ~valid.any(axis=0)"),
+    ("every-cloud-is-removed", 'self._removes_thick = "thick" in spec.removes', "self._removes_thick = True"),
+    ("no-cloud-is-left", 'leaves_thick=self.options.unseen != "fill"', "leaves_thick=False"),
+    ("painted-and-sure", "quality[left] = LOW_CONFIDENCE", "pass"),
+    ("left-is-original", "quality[left] = CLOUD_LEFT", "quality[left] = ORIGINAL"),
+    ("left-though-no-data-was-asked-for", "plane[left] = nodata", "pass"),
+    ("any-nodata", 'if not known and dtype.kind != "f":', "if False:"),
+    ("large-change-is-sure", "unsure |= thick", "pass"),
+    ("no-error-where-cloud-is", "np.isin(quality, (NODATA, CLOUD_LEFT))", "quality == NODATA"),
+    ("blank-is-left", "left = clouds.thick & (quality != NODATA)", "left = clouds.thick"),
     (
         "nodata-is-original",
         "np.where(valid.any(axis=0), ORIGINAL, NODATA)",
@@ -536,7 +613,7 @@ WALK = of(
     ("all-is-restored", "here = (added != 0) & (weights > 0)", "here = (added != 0)"),
     ("rim-fades-the-wrong-way", "came + weight * (restored - came)", "restored + weight * (came - restored)"),
     ("rim-does-not-fade", "np.where(weight == 1, restored, came + weight * (restored - came))", "restored"),
-    ("nodata-by-chance", "out[band][here] = _avoid(", "out[band][here] = (lambda values, _: values)("),
+    ("nodata-by-chance", "out[band][here] = avoid(", "out[band][here] = (lambda values, _: values)("),
     ("avoids-downwards", "nodata - 1 if nodata == np.iinfo(values.dtype).max else nodata + 1", "nodata - 1"),
     ("avoids-beyond-the-type", "nodata - 1 if nodata == np.iinfo(values.dtype).max else nodata + 1", "nodata + 1"),
     ("filled-with-zeros", "return np.where(valid, x, mean)", "return np.where(valid, x, 0)"),
@@ -549,14 +626,40 @@ WALK = of(
 )
 RESTORE = [
     *of(
+        "restore/scene.py",
+        ("tests/restore/test_walk.py",),
+        ("all-cloud-is-written", "if value not in (NODATA, CLOUD_LEFT)", "if True"),
+        ("cloud-is-not-told", "if not state.left:", "if True:"),
+    ),
+    *of(
+        "scenes/clouds/opaque.py",
+        ("tests/scenes/clouds/test_opaque.py",),
+        ("sand-is-cloud", "& (darkest >= GREY * brightest)", ""),
+        ("pictures-are-reflectance", "PICTURE_WHITE if sensor.picture else WHITE", "WHITE"),
+        ("white-is-not-cloud", "(classes > CLEAR) & opaque", "opaque"),
+    ),
+    *of(
+        "scenes/clouds/rim.py",
+        ("tests/scenes/clouds/test_rim.py",),
+        ("ramp-into-thick-cloud", "            weights[thick] = 0", "            pass"),
+        ("ramp-around-thick-cloud", "self.rim.weights(self._restored(classes))", "self.rim.weights(classes)"),
+        (
+            "tiles-of-thick-cloud",
+            "self._restored(self.read(max(row - reach, 0), last))",
+            "self.read(max(row - reach, 0), last)",
+        ),
+        ("thick-is-not-widened", "<= self.dilate if thick.any()", "<= 0 if thick.any()"),
+    ),
+    *of(
         "restore/array.py",
         ("tests/restore/test_array.py", "tests/restore/test_walk.py"),
         (
-            "boolean-clouds-are-thin",
-            "np.asarray(clouds) * THICK if clouds.dtype == bool",
-            "np.asarray(clouds) * 1 if clouds.dtype == bool",
+            "boolean-clouds-are-thick",
+            "clouds * CLOUD if clouds.dtype == bool",
+            "clouds * THICK if clouds.dtype == bool",
         ),
-        ("classes-are-not-held", "np.clip(thick, CLEAR, THICK)", "np.clip(thick, CLEAR, 255)"),
+        ("classes-are-not-held", "np.clip(np.nan_to_num(clouds), CLEAR, THICK)", "np.nan_to_num(clouds)"),
+        ("arrays-are-not-looked-at", "is_opaque(image[colours], product) if colours else None", "None"),
         ("nodata-is-data", "data &= values != self.nodata", "data &= values == values"),
         ("blank-in-one-band", "data &= (values != blank).any(axis=0)", "data &= (values != blank).all(axis=0)"),
         ("tensor-loses-its-batch", ".reshape(image.shape)", ""),
@@ -597,6 +700,36 @@ RESTORE = [
         ("tests/restore/test_resume.py", "tests/restore/test_scene.py"),
         ("resumes-other-work", "state is not None and state.fingerprint == fingerprint and", "state is not None and"),
         ("two-runs-at-once", "fcntl.LOCK_EX | fcntl.LOCK_NB", "fcntl.LOCK_SH | fcntl.LOCK_NB"),
+        ("rows-of-zeros", "and all(checksum(*rows) == due for", "and all(True for"),
+        ("clouds-of-zeros", "and checksum_of_file(self.folder / CLOUDS) == self.clouds", ""),
+        (
+            "checksum-of-the-last-layer",
+            "np.ascontiguousarray(array).data, checksum)",
+            "np.ascontiguousarray(array).data)",
+        ),
+        ("fewer-checksums", "len(done) == len(self.checksums)", "True"),
+    ),
+    *of(
+        "restore/publish.py",
+        ("tests/restore/test_resume.py",),
+        ("preview-read-one-off", "first, last = (-(-row // self._step)", "first, last = (row // self._step + 1"),
+    ),
+    *of(
+        "restore/prepare.py",
+        ("tests/restore/test_scene.py::test_a_scene_that_is_refused_leaves_no_file_open",),
+        ("radar-stays-open", "if radar:", "if False:"),
+    ),
+    *of(
+        "scenes/open.py",
+        ("tests/scenes/test_open.py",),
+        ("alpha-is-the-first", "last = bands[-1]", "last = bands[0]"),
+    ),
+    *of(
+        "fleet/store.py",
+        ("tests/fleet/test_s3.py",),
+        ("no-bucket-is-a-traceback", "except (FileNotFoundError, BaseError) as error:", "except BaseError as error:"),
+        ("listing-no-bucket", 'or "NoSuchBucket" in str(error)', ""),
+        ("nothing-there-is-an-error", "= (FileNotFoundError, NotFoundError)", "= (NotFoundError,)"),
     ),
     *of(
         "restore/prepare.py",
@@ -610,6 +743,8 @@ RESTORE = [
         ("options-do-not-decide", '"options": self.options.digest(),', ""),
         ("no-memory-limit", "if prepared.memory > limit:", "if False:"),
         ("radar-of-any-count", "if radar.count != len(wanted):", "if False:"),
+        ("mask-is-not-told", "return replace(options, mask=mask)", "return options"),
+        ("no-mask-is-not-said", '    if mask == "none":', "    if False:"),
         ("no-hint", 'hint = f" Published weights', 'hint = "" and f" Published weights'),
     ),
     *of(
@@ -629,7 +764,9 @@ RESTORE = [
     *of(
         "scenes/clouds/find.py",
         ("tests/scenes/clouds/test_find.py", "tests/restore/test_walk.py"),
-        ("auto-ignores-the-users-bands", "at = rgb or find_bands(", "at = find_bands("),
+        ("auto-ignores-the-users-bands", "return rgb or find_bands(", "return find_bands("),
+        ("detectors-that-are-absent", 'and find_spec("ukis_csmask")', ""),
+        ("the-image-is-not-looked-at", "if colours is None or not", "if True or not"),
         ("pictures-are-stretched", "PICTURE_RANGE if sensor.picture else RGB_RANGE", "RGB_RANGE"),
     ),
 ]
@@ -756,6 +893,6 @@ FLEET = [
 
 MUTANTS: tuple[Mutant, ...] = (
     *SENSORS, *PRODUCTS, *SPEC, *NAIVE, *CHUNKED, *NETWORK, *WEIGHTS, *HUB, *TILES, *BLEND, *PROTOCOLS,
-    *LOOKS, *AUDIT, *WALK, *RESTORE, *FLEET,
+    *TWO_DATES,    *LOOKS, *AUDIT, *WALK, *RESTORE, *FLEET,
 )  # fmt: skip
 """All of them."""

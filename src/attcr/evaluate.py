@@ -20,7 +20,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -31,16 +31,18 @@ from torch import Tensor
 
 from attcr import __version__, viz
 from attcr.data import DataSet, Sample, Samples, find_set
+from attcr.data.dates import CLASSES_MASK
 from attcr.data.pairs import images_in, read_image, some
 from attcr.data.sets import ALL
 from attcr.data.splits import names_sha256
 from attcr.errors import ConfigError, DataError, DataNotFoundError, ShapeError
 from attcr.files import sha256 as file_sha256
 from attcr.files import write_whole
-from attcr.predict import Predictor, open_predictor
-from attcr.protocols import Metric, Protocol, average, named, psnr
+from attcr.predict import Backend, Predictor, open_predictor, read_about
+from attcr.protocols import PROTOCOLS, Metric, Protocol, average, named, psnr
 from attcr.spec import InputSpec
-from attcr.weights import find_weights, read_header
+from attcr.two_dates import CLASS_PROTOCOLS, EVERY, ClassProtocol, summarise
+from attcr.weights import find_weights
 
 CLOUDY_DIFFERENCE = 0.1
 """A pixel is called cloudy when any band of input and reference differ by more, where 1 is the peak."""
@@ -72,7 +74,13 @@ class Benchmark:
 
     def unit(self, image: Tensor) -> Tensor:
         """Give an image in the range of its spec as protocols want it, where 1 is the peak."""
-        return image / self.spec.span
+        return image / self.data.peak
+
+    @property
+    def shown_spec(self) -> InputSpec:
+        """What the planes of the images are where 1 is the peak, to show them by."""
+        share = self.data.peak / self.spec.span
+        return replace(self.spec, slots=tuple(replace(slot, high=slot.high * share) for slot in self.spec.slots))
 
 
 def open_benchmark(
@@ -127,10 +135,10 @@ def method_from_predictor(predictor: Predictor, name: str, source: Mapping[str, 
     return Method(name, restore, {**predictor.identity, **(source or {})}, takes)
 
 
-def method_from_weights(source: str | os.PathLike[str], *, device: str = "cpu") -> Method:
-    """Give the network of published or other weights as a method, named after the file."""
+def method_from_weights(source: str | os.PathLike[str], *, device: str = "cpu", backend: Backend = "auto") -> Method:
+    """Give the network of published, exported or other weights as a method, named after the file."""
     file = find_weights(source)
-    header = read_header(file)
+    header = read_about(file)
     made_of = {
         "weights": file.name,
         "sha256": file_sha256(file),
@@ -138,7 +146,7 @@ def method_from_weights(source: str | os.PathLike[str], *, device: str = "cpu") 
         "config": dict(header.config),
         "device": device,
     }
-    return method_from_predictor(open_predictor(file, device=device), file.stem, made_of)
+    return method_from_predictor(open_predictor(file, device=device, backend=backend), file.stem, made_of)
 
 
 def method_from_predictions(folder: str | os.PathLike[str], benchmark: Benchmark) -> Method:
@@ -157,7 +165,7 @@ def method_from_predictions(folder: str | os.PathLike[str], benchmark: Benchmark
     def restore(sample: Sample, spec: InputSpec) -> Tensor:
         values = read_image(files[sample["name"]])
         peak = benchmark.data.levels if values.dtype.kind in "iu" else 1.0
-        return torch.from_numpy(values.astype(np.float32)) / (peak / spec.span)
+        return torch.from_numpy(values.astype(np.float32)) / (peak / benchmark.data.peak)
 
     digests = (f"{name} {file_sha256(files[name])}\n" for name in names)
     source = {
@@ -180,7 +188,7 @@ def evaluate(
     The first method is the one reported on; the trivial baselines stand beside it. A folder with part of the
     same evaluation is gone on with, and the finished report is the same to the byte.
     """
-    rules = [named(name) for name in dict.fromkeys(protocols)]
+    rules, class_rules = _named(protocols, benchmark)
     methods = [*methods, *(baseline for baseline in (COPY, MEAN_COLOUR) if baseline not in methods)]
     if len({method.name for method in methods}) < len(methods):
         raise ConfigError(f"two methods bear one name: {some([method.name for method in methods])}; rename a file.")
@@ -189,7 +197,7 @@ def evaluate(
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     names = list(benchmark.samples.names)
-    about = _describe(benchmark, names, methods, rules)
+    about = _describe(benchmark, names, methods, [*rules, *class_rules])
     started = time.time()
     with _Rows(folder / "rows.jsonl", about, names) as rows:
         at = len(rows.done)
@@ -197,20 +205,43 @@ def evaluate(
             for index in range(at, len(names)):
                 if progress:
                     progress(index, len(names))
-                rows.append(_score(benchmark.samples[index], benchmark, methods, rules, pool))
+                rows.append(_score(benchmark.samples[index], benchmark, methods, (rules, class_rules), pool))
     if progress:
         progress(len(names), len(names))
-    report = _summarise(rows.done, benchmark, methods, rules, about)
-    _write_figures(folder / "figures", report, rows.done, benchmark, methods[0], rules[0])
+    report = _summarise(rows.done, benchmark, methods, (rules, class_rules), about)
+    _write_figures(folder / "figures", report, rows.done, benchmark, methods[0], rules)
     for rule in rules:
         write_whole(folder / f"images-{rule.name}.csv", _table(rows.done, methods, rule))
+    for class_rule in class_rules:
+        write_whole(folder / f"images-{class_rule.name}.csv", _class_csv(rows.done, methods, class_rule))
     write_whole(folder / "report.json", json.dumps(report, indent=1) + "\n")
-    write_whole(folder / "report.md", _markdown(report, methods, rules))
+    write_whole(folder / "report.md", _markdown(report, methods, (rules, class_rules)))
     with (folder / "run.log").open("a") as log:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(started))
         took = time.time() - started
         log.write(f"{stamp} scored images {at} to {len(names)} in {took:.1f} s, process {os.getpid()}\n")
     return report
+
+
+Rules = tuple[Sequence[Protocol], Sequence[ClassProtocol]]
+"""Protocols of whole images, and those by class."""
+
+
+def _named(names: Sequence[str], benchmark: Benchmark) -> tuple[list[Protocol], list[ClassProtocol]]:
+    """Find the protocols of these names; those by class need a mask of classes with each image."""
+    names = list(dict.fromkeys(names))
+    unknown = [name for name in names if name not in {*PROTOCOLS, *CLASS_PROTOCOLS}]
+    if unknown:
+        raise ConfigError(
+            f"there is no protocol {unknown[0]!r}; there are {', '.join((*PROTOCOLS, *CLASS_PROTOCOLS))}."
+        )
+    by_class = [CLASS_PROTOCOLS[name] for name in names if name in CLASS_PROTOCOLS]
+    if by_class and benchmark.data.protocol not in CLASS_PROTOCOLS:
+        raise ConfigError(
+            f"{by_class[0].name} scores pairs of two dates with a mask of classes, and {benchmark.data.name} has none: "
+            f"give another protocol ({', '.join(PROTOCOLS)}), or other data."
+        )
+    return [named(name) for name in names if name in PROTOCOLS], by_class
 
 
 def _check_fit(method: Method, benchmark: Benchmark) -> None:
@@ -273,7 +304,7 @@ class _Rows:
 
 
 def _describe(
-    benchmark: Benchmark, names: Sequence[str], methods: Sequence[Method], rules: Sequence[Protocol]
+    benchmark: Benchmark, names: Sequence[str], methods: Sequence[Method], rules: Sequence[Protocol | ClassProtocol]
 ) -> dict[str, Any]:
     """Say what is measured, on what, with what: what two runs must share to be one evaluation."""
     libraries = (
@@ -308,7 +339,7 @@ def _score(
     sample: Sample,
     benchmark: Benchmark,
     methods: Sequence[Method],
-    rules: Sequence[Protocol],
+    rules: Rules,
     pool: ThreadPoolExecutor,
 ) -> Row:
     reference, copied = benchmark.unit(sample["clear"]), benchmark.unit(_optical(sample, benchmark.spec))
@@ -318,7 +349,7 @@ def _score(
         "size": list(reference.shape),
         "cover": float(cloudy.float().mean()),
         "input psnr": psnr(copied, reference),
-        "scores": {},
+        "scores": {method.name: {} for method in methods},
         "pixels": {},
     }
     waiting = {}
@@ -330,8 +361,12 @@ def _score(
                 f"whose reference is {tuple(reference.shape)}."
             )
         restored = benchmark.unit(restored)
-        for rule in rules:
+        for rule in rules[0]:
             waiting[method.name, rule.name] = pool.submit(rule.score, restored, reference)
+        for class_rule in rules[1]:
+            classes, bands = sample["masks"][CLASSES_MASK], benchmark.spec.outputs
+            by_class = row.setdefault("classes", {}).setdefault(method.name, {})
+            by_class[class_rule.name] = class_rule.score(restored, reference, classes, bands)
         error = (restored.clamp(0, 1) - reference).double()
         row["pixels"][method.name] = {
             kind: [
@@ -342,7 +377,7 @@ def _score(
             for kind, where in (("cloudy", cloudy), ("clear", ~cloudy))
         }
     for (method_name, rule_name), scores in waiting.items():
-        row["scores"].setdefault(method_name, {})[rule_name] = scores.result()
+        row["scores"][method_name][rule_name] = scores.result()
     return row
 
 
@@ -388,12 +423,12 @@ def _summarise(
     rows: Sequence[Row],
     benchmark: Benchmark,
     methods: Sequence[Method],
-    rules: Sequence[Protocol],
+    rules: Rules,
     about: Mapping[str, Any],
 ) -> dict[str, Any]:
     subject = methods[0].name
     report: dict[str, Any] = {"subject": subject, "made with": about, "protocols": {}, "pixels": {}}
-    for rule in rules:
+    for rule in rules[0]:
         scores = {
             method.name: {
                 key: _interval([row["scores"][method.name][rule.name][key] for row in rows]) for key in rule.metrics
@@ -418,19 +453,26 @@ def _summarise(
             kind: _pooled([row["pixels"][method.name][kind] for row in rows], rows[0]["size"][0])
             for kind in ("cloudy", "clear")
         }
-    first = rules[0].name
-    order = sorted(range(len(rows)), key=lambda index: rows[index]["scores"][subject][first]["psnr"])
+    for class_rule in rules[1]:
+        by_class = {method.name: [row["classes"][method.name][class_rule.name] for row in rows] for method in methods}
+        report["protocols"][class_rule.name] = summarise(
+            by_class, [row["name"] for row in rows], class_rule, copied=COPY.name, resamples=RESAMPLES
+        )
+    decibels = [_shown_psnr(row, subject, rules[0]) for row in rows]
+    order = sorted(range(len(rows)), key=lambda index: decibels[index])
     shown = {"worst": order[0], "median": order[len(order) // 2], "best": order[-1]}
     report["shown"] = {
-        title: {
-            "name": rows[index]["name"],
-            "index": index,
-            "psnr": rows[index]["scores"][subject][first]["psnr"],
-        }
-        for title, index in shown.items()
+        title: {"name": rows[index]["name"], "index": index, "psnr": decibels[index]} for title, index in shown.items()
     }
     finite: dict[str, Any] = _finite(report)
     return finite
+
+
+def _shown_psnr(row: Row, subject: str, rules: Sequence[Protocol]) -> float:
+    """Give the PSNR that images are ordered by: the first protocol's, else that of all pixels as they are."""
+    if rules:
+        return float(row["scores"][subject][rules[0].name]["psnr"])
+    return float(_pooled(list(row["pixels"][subject].values()), row["size"][0])["psnr"])
 
 
 def _pooled(sums: Sequence[Sequence[float]], bands: int) -> dict[str, float | int]:
@@ -495,13 +537,27 @@ def _table(rows: Sequence[Row], methods: Sequence[Method], rule: Protocol) -> st
     return text.getvalue()
 
 
+def _class_csv(rows: Sequence[Row], methods: Sequence[Method], rule: ClassProtocol) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        ["name", "class", "pixels", *(f"{method.name}: {key}" for method in methods for key in rule.metrics)]
+    )
+    for row in rows:
+        by_method = [row["classes"][method.name][rule.name] for method in methods]
+        for name, first in by_method[0].items():
+            scores = (of_method[name][key] for of_method in by_method for key in rule.metrics)
+            writer.writerow([row["name"], name, first["pixels"], *scores])
+    return text.getvalue()
+
+
 def _write_figures(
     folder: Path,
     report: Mapping[str, Any],
     rows: Sequence[Row],
     benchmark: Benchmark,
     subject: Method,
-    rule: Protocol,
+    rules: Sequence[Protocol],
 ) -> None:
     panels = []
     for title, shown in report["shown"].items():
@@ -510,9 +566,10 @@ def _write_figures(
         arrays = [benchmark.unit(image).numpy() for image in images]
         heading = f"{title}, {shown['name']}, {_number(shown['psnr'], 2)} dB"
         panels.append(viz.Panel(heading, *arrays))
-    viz.save_panels(folder / "panels.png", panels, benchmark.spec)
-    if subject is COPY:
+    viz.save_panels(folder / "panels.png", panels, benchmark.shown_spec)
+    if subject is COPY or not rules:
         return
+    rule = rules[0]
     before = [row["scores"][COPY.name][rule.name]["psnr"] for row in rows]
     after = [row["scores"][subject.name][rule.name]["psnr"] for row in rows]
     viz.save_gain(folder / "gain.png", before, after, title=f"{subject.name}, {rule.name}")
@@ -530,19 +587,55 @@ def _column(metric: Metric) -> str:
     return f"{metric.heading} {'↑' if metric.higher_is_better else '↓'}" + (f" ({metric.unit})" if metric.unit else "")
 
 
-def _markdown(report: Mapping[str, Any], methods: Sequence[Method], rules: Sequence[Protocol]) -> str:
+def _markdown(report: Mapping[str, Any], methods: Sequence[Method], rules: Rules) -> str:
     subject, made = report["subject"], report["made with"]
     data = made["data"]
     text = [
         f"# {subject} on {data['name']} {data['part']}, {data['images']} images",
         "",
-        "Each table is of one protocol; numbers of two protocols cannot be compared. Means are over images, with "
-        f"a bootstrap 95 % interval ({RESAMPLES} resamples, seed 0).",
+        "Each table is of one protocol; numbers of two protocols cannot be compared. Means are over "
+        f"{'images' if rules[0] else 'the pixels of a class'}, with a bootstrap 95 % interval ({RESAMPLES} resamples "
+        "of images, seed 0).",
     ]
-    for rule in rules:
+    for rule in rules[0]:
         text += ["", f"## Protocol {rule.name}", "", f"Used by {rule.who}. {rule.space}.", ""]
         text += _protocol_tables(report, methods, rule)
+    for class_rule in rules[1]:
+        text += [
+            "",
+            f"## Protocol {class_rule.name}",
+            "",
+            f"{class_rule.space}.",
+            "",
+            *_class_table(report, class_rule),
+        ]
+    if rules[0]:
+        text += _pixel_table(report)
+    order = f"PSNR under {rules[0][0].name}" if rules[0] else "PSNR of all pixels as they are"
     text += [
+        "",
+        "## Images",
+        "",
+        f"Worst, median and best by {order}; the error map ends at {viz.WORST_SHOWN:g}.",
+        "",
+        "![panels](figures/panels.png)",
+        "",
+        *(("![gain](figures/gain.png)", "") if subject != COPY.name and rules[0] else ()),
+        "## What made it",
+        "",
+        f"- data: {data['name']} {data['part']}, split sha256 `{data['split sha256']}`",
+        f"- protocols: {', '.join(made['protocols'])}",
+    ]
+    for name, source in made["methods"].items():
+        if source:
+            file = source.get("weights") or source.get("predictions") or "a predictor"
+            text.append(f"- {name}: `{file}`, sha256 `{source.get('sha256') or source.get('weights_sha256')}`")
+    versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items())
+    return "\n".join([*text, f"- versions: {versions}", ""])
+
+
+def _pixel_table(report: Mapping[str, Any]) -> list[str]:
+    text = [
         "",
         "## Cloudy and clear pixels",
         "",
@@ -558,41 +651,53 @@ def _markdown(report: Mapping[str, Any], methods: Sequence[Method], rules: Seque
             for method, kinds in report["pixels"].items()
         ],
     )
-    pixels = report["pixels"][subject]
+    pixels = report["pixels"][report["subject"]]
     share = pixels["cloudy"]["pixels"] / (pixels["cloudy"]["pixels"] + pixels["clear"]["pixels"])
-    text += [
-        "",
-        f"{100 * share:.1f} % of all pixels are cloudy.",
-        "",
-        "## Images",
-        "",
-        f"Worst, median and best by PSNR under {rules[0].name}; the error map ends at {viz.WORST_SHOWN:g}.",
-        "",
-        "![panels](figures/panels.png)",
-        "",
-        *(("![gain](figures/gain.png)", "") if subject != COPY.name else ()),
-        "## What made it",
-        "",
-        f"- data: {data['name']} {data['part']}, split sha256 `{data['split sha256']}`",
-        f"- protocols: {', '.join(made['protocols'])}",
-    ]
-    for name, source in made["methods"].items():
-        if source:
-            file = source.get("weights") or source.get("predictions") or "a predictor"
-            text.append(f"- {name}: `{file}`, sha256 `{source.get('sha256') or source.get('weights_sha256')}`")
-    versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items())
-    return "\n".join([*text, f"- versions: {versions}", ""])
+    return [*text, "", f"{100 * share:.1f} % of all pixels are cloudy."]
+
+
+def _class_table(report: Mapping[str, Any], rule: ClassProtocol) -> list[str]:
+    result, subject = report["protocols"][rule.name], report["subject"]
+    body = []
+    for name, pixels in result["classes"].items():
+        for method, classes in result["methods"].items():
+            cells = [_interval_cell(classes[name][key], metric) for key, metric in rule.metrics.items()]
+            told = [name, str(pixels)] if method == subject else ["", ""]
+            body.append([*told, f"**{method}**" if method == subject else method, *cells])
+    if result["floor"]:
+        body.append(
+            ["floor", "", "", *(_number(result["floor"][key], rule.metrics[key].decimals) for key in rule.metrics)]
+        )
+    text = _lines(["class", "pixels", "method", *(_column(metric) for metric in rule.metrics.values())], body)
+    text += [""]
+    if result["floor"]:
+        text += [
+            "- The floor is what the fitted input is still off by on the pixels that it was fitted to, those clear on "
+            "both dates: what changed between the dates otherwise. Under cloud nothing can be expected to do better."
+        ]
+    if result["left out"]:
+        text += [f"- Left out, with too few pixels clear on both dates to fit to: {', '.join(result['left out'])}."]
+    if subject != COPY.name:
+        worse = ", ".join(
+            f"{len(names)} {name}" for name, names in result["worse than the input"].items() if name != EVERY
+        )
+        text += [f"- Images whose MAE is above their input's, by class: {worse}."]
+    return text
+
+
+def _interval_cell(entry: Mapping[str, Any], metric: Metric) -> str:
+    mean, low, high = (_number(entry[at], metric.decimals) for at in ("mean", "low", "high"))
+    return f"{mean} [{low}, {high}]"
 
 
 def _protocol_tables(report: Mapping[str, Any], methods: Sequence[Method], rule: Protocol) -> list[str]:
     result, subject = report["protocols"][rule.name], report["subject"]
 
-    def cell(key: str, entry: Mapping[str, Any]) -> str:
-        mean, low, high = (_number(entry[at], rule.metrics[key].decimals) for at in ("mean", "low", "high"))
-        return f"{mean} [{low}, {high}]"
-
     body = [
-        [f"**{name}**" if name == subject else name, *(cell(key, entry) for key, entry in entries.items())]
+        [
+            f"**{name}**" if name == subject else name,
+            *(_interval_cell(entry, rule.metrics[key]) for key, entry in entries.items()),
+        ]
         for name, entries in result["methods"].items()
     ]
     if result["paper"]:

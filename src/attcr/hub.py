@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import TimeoutError as NotInTimeError
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from attcr.addresses import hide_secrets, redact
 from attcr.downloads import LIMIT_VARIABLE, PIECE, background, copy, download_limit, open_http, seconds_for
@@ -92,7 +93,7 @@ def _from_url(url: str, digest: str) -> Path:
     if not digest:
         raise WeightsError(f"{redact(url)}: add #sha256=HEX to the address, so that what comes can be checked")
     folder = cache_folder()
-    kept = folder / f"{digest}.safetensors"
+    kept = folder / f"{digest}{'.onnx' if urlsplit(url).path.lower().endswith('.onnx') else '.safetensors'}"
     if kept.is_file() and sha256(kept) == digest:
         return kept
     folder.mkdir(parents=True, exist_ok=True)

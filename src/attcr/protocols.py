@@ -121,15 +121,19 @@ def psnr(predicted: Tensor, reference: Tensor, *, peak: float = 1.0) -> float:
     return float(20 * np.log10(peak) - 10 * torch.log10(squared))
 
 
+def spectral_angles(predicted: Tensor, reference: Tensor) -> Tensor:
+    """Give the angle between the spectra of each pixel in degrees, of (C, ...); NaN where either is black."""
+    cosine = (predicted * reference).sum(0) / reference.square().sum(0).sqrt() / predicted.square().sum(0).sqrt()
+    return torch.rad2deg(torch.acos(cosine.clamp(-1, 1)))
+
+
 def spectral_angle(predicted: Tensor, reference: Tensor) -> float:
     """Give the mean angle between the pixels' spectra in degrees; NaN when any pixel of either is black.
 
     In float32 as in the peers' code: acos is coarse near 0 degrees there (up to 0.02),
     and their tables have it.
     """
-    p, r = predicted.float(), reference.float()
-    cosine = (p * r).sum(0) / r.square().sum(0).sqrt() / p.square().sum(0).sqrt()
-    return float(torch.rad2deg(torch.acos(cosine.clamp(-1, 1))).mean())
+    return float(spectral_angles(predicted.float(), reference.float()).mean())
 
 
 def zero_padded_ssim(predicted: Tensor, reference: Tensor, *, centre: float) -> float:

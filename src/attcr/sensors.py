@@ -256,9 +256,9 @@ def check_floats(values: Array, valid: NDArray[np.bool_]) -> None:
     A picture's white is 1 and reflectance 0.36 is as bright: taken for the other, either comes out wrong. Values that
     are all whole 255ths are a picture's for sure.
     """
-    seen = values[valid]
-    steps = seen.astype(np.float64) * 255
-    if seen.size and np.abs(steps - np.rint(steps)).max() < 1e-3 and np.unique(np.rint(steps)).size > 2:
+    found = values[valid]
+    steps = found.astype(np.float64) * 255
+    if found.size and np.abs(steps - np.rint(steps)).max() < 1e-3 and np.unique(np.rint(steps)).size > 2:
         raise SceneError(
             "The scene's values are whole 255ths of 1, so they were a picture of 8 bits, and not reflectance: say "
             "`sensor=picture` (or `sensor=reflectance`, if you are sure)."

@@ -10,17 +10,23 @@ from attcr.data.splits import PARTS, shipped_splits
 from attcr.errors import ConfigError
 from attcr.protocols import PROTOCOLS
 from attcr.spec import CLOUDS, RICE2, SEN12MSCR, TRUE_COLOUR
+from attcr.two_dates import CLASS_PROTOCOLS
 from fakes import make_pairs, write_tif
 
 
 @pytest.mark.parametrize("data", DATASETS.values(), ids=lambda data: data.name)
 def test_an_entry_says_all_that_is_asked_of_it(data: DataSet) -> None:
-    rule = PROTOCOLS[data.protocol]
-    assert rule.bands in (None, len(data.spec.outputs))
     assert data.obtain
     assert data.about
-    assert data.listed == bool(data.parts) == (data.name in shipped_splits())
+    assert data.listed == (data.name in shipped_splits())
+    if data.protocol in CLASS_PROTOCOLS:
+        assert (data.parts, data.listed, data.paper) == (("test",), False, None)
+        return
+    rule = PROTOCOLS[data.protocol]
+    assert rule.bands in (None, len(data.spec.outputs))
+    assert data.listed == bool(data.parts)
     assert data.parts in ((), PARTS)
+    assert data.peak == data.spec.span
     if data.paper is not None:
         assert data.paper.scores.keys() == rule.metrics.keys()
 
@@ -31,7 +37,10 @@ def test_the_sets_hold_the_bands_that_they_were_made_of() -> None:
     assert slots["rice2"] == ["swir16", "nir08", "red"]
     assert slots["sen12mscr"][:3] == ["sar:vv", "sar:vh", "coastal"]
     assert DATASETS["sen12mscr"].spec == SEN12MSCR
-    assert {name: data.levels for name, data in DATASETS.items() if data.levels != 255} == {"sen12mscr": 10000}
+    reflectance = {"sen12mscr", "cloudsen12", "sen12mscr-pairs", "sen12mscrts-146", "haze-20lmr"}
+    assert {name: data.levels for name, data in DATASETS.items() if data.levels != 255} == dict.fromkeys(
+        reflectance, 10000
+    )
     assert (DATASETS["rice1"].spec.removes, DATASETS["rice2"].spec.removes) == (("thin",), CLOUDS)
 
 

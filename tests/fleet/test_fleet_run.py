@@ -42,7 +42,7 @@ from fake_fleets import (
 )
 from fake_scenes import UTM, make, noise, read, serve
 
-OPTIONS = RestoreOptions(tile=64, overlap=8)
+OPTIONS = RestoreOptions(tile=64, overlap=8, mask="none")
 
 
 def test_a_run_writes_rasters_and_items_and_a_second_one_does_nothing(tmp_path: Path, weights: Path) -> None:

@@ -1,7 +1,6 @@
 """What the public operator refuses, which implementation it chooses, and what all of them share."""
 
 import math
-import shutil
 import threading
 
 import pytest
@@ -13,15 +12,15 @@ from attcr.networks.attcr import ATTCR, ATTCRConfig
 from attcr.ops import (
     chosen,
     depthwise_conv,
+    kernel,
     linear_attention,
     naive_triangular_attention,
-    native,
     operator_name,
     triangular_attention,
     using,
 )
 
-needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler here")
+needs_kernel = pytest.mark.skipif(not kernel.LANES, reason="attcr was installed without its compiled operator")
 EACH = pytest.mark.parametrize(
     ("impl", "dtype"),
     [
@@ -30,7 +29,7 @@ EACH = pytest.mark.parametrize(
         ("plain", torch.float32),
         ("chunked", torch.float64),
         ("chunked", torch.float32),
-        pytest.param("native", torch.float32, marks=needs_compiler),
+        pytest.param("kernel", torch.float32, marks=needs_kernel),
     ],
 )
 TOKENS = 130
@@ -42,7 +41,7 @@ def test_unlike_shapes_are_refused() -> None:
         triangular_attention(torch.zeros(1, 2, 4, 3), torch.zeros(1, 2, 5, 3), torch.zeros(1, 2, 4, 3))
 
 
-@pytest.mark.parametrize("impl", ["auto", "naive", "plain", "chunked", "native"])
+@pytest.mark.parametrize("impl", ["auto", "naive", "plain", "chunked", "kernel"])
 def test_an_odd_number_of_heads_is_refused(impl: str) -> None:
     with pytest.raises(ShapeError, match="got 3 heads; triangular attention needs an even number"):
         triangular_attention(*(torch.zeros(1, 3, 4, 8),) * 3, impl=impl)  # type: ignore[arg-type]
@@ -55,7 +54,7 @@ def test_mixed_dtypes_are_refused() -> None:
 
 
 def test_an_unknown_implementation_is_refused() -> None:
-    with pytest.raises(ConfigError, match="'fast' is not known; choose 'auto', 'naive', 'plain', 'chunked', 'native'"):
+    with pytest.raises(ConfigError, match="'fast' is not known; choose 'auto', 'naive', 'plain', 'chunked', 'kernel'"):
         triangular_attention(*(torch.zeros(1, 2, 4, 3),) * 3, impl="fast")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="'fast' is not known"), using("fast"):  # type: ignore[arg-type]
         pass
@@ -115,10 +114,10 @@ def test_gradients_know_of_the_millionth(impl: str, dtype: torch.dtype) -> None:
         assert torch.allclose(got[0, 0, 0].double(), torch.full((8,), slope, dtype=torch.float64), rtol=0, atol=2e-6)
 
 
-def test_auto_is_chunked_unless_the_scan_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_is_the_kernel_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = torch.zeros(1, 2, 5, 12)
-    for asked, expected in ((False, "chunked"), (True, "native")):
-        monkeypatch.setattr(native, "ASKED", asked)
+    for lanes, expected in ((0, "chunked"), (8, "kernel")):
+        monkeypatch.setattr(kernel, "LANES", lanes)
         assert chosen(tokens) == expected
         assert operator_name("cpu", "float32") == expected
         assert operator_name("cpu", "bfloat16") == expected
@@ -161,7 +160,7 @@ def test_a_region_does_not_reach_other_threads() -> None:
 @pytest.mark.parametrize("impl", ["naive", "plain", "chunked"])
 def test_a_region_runs_what_it_names(impl: str, monkeypatch: pytest.MonkeyPatch) -> None:
     qkv = [x.detach() for x in make_qkv(1, 2, 500, 12)]
-    monkeypatch.setattr(native, "ASKED", False)
+    monkeypatch.setattr(kernel, "LANES", 0)
     with using(impl):  # type: ignore[arg-type]
         got = triangular_attention(*qkv)
     results = {name: triangular_attention(*qkv, impl=name) for name in ("naive", "plain", "chunked")}  # type: ignore[arg-type]

@@ -120,12 +120,13 @@ def test_false_colour_weights_on_a_true_colour_scene_are_refused_with_those_that
         restore_scene(picture(tmp_path), tmp_path / "out.tif", "rice2-small")
 
 
-def test_a_safe_folder_goes_through_the_shipped_weights_with_no_option(tmp_path: Path) -> None:
+def test_a_safe_folder_goes_through_the_shipped_weights(tmp_path: Path) -> None:
     folder = safe_folder(tmp_path, "1C")
-    result = restore_scene(folder, tmp_path / "three.tif", "rgb-thin")
+    everywhere = RestoreOptions(mask="none")
+    result = restore_scene(folder, tmp_path / "three.tif", "rgb-thin", options=everywhere)
     assert read(result.target).shape == (3, 60, 70)
     assert choose_weights(folder, RestoreOptions()) == "s2-thin"
-    result = restore_scene(folder, tmp_path / "all.tif", "s2-thin")
+    result = restore_scene(folder, tmp_path / "all.tif", "s2-thin", options=everywhere)
     assert read(result.target).shape == (13, 60, 70)
     assert result.spread is not None
 
@@ -145,7 +146,7 @@ def test_bands_without_names_are_not_guessed_from_their_number(tmp_path: Path) -
     settings = RestoreOptions(sensor="s2-l2a")
     with pytest.raises(SceneError, match="3 bands have no names and the weights take red green blue"):
         restore_scene(source, tmp_path / "out.tif", Same(spec=TRUE_COLOUR), options=settings)
-    chosen = RestoreOptions(sensor="s2-l2a", bands=("3", "2", "1"))
+    chosen = RestoreOptions(sensor="s2-l2a", bands=("3", "2", "1"), mask="none")
     restore_scene(source, tmp_path / "out.tif", Same(spec=TRUE_COLOUR), options=chosen)
     assert np.array_equal(read(tmp_path / "out.tif"), read(source))  # in the order they came
 

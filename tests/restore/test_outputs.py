@@ -15,7 +15,7 @@ from attcr.restore.outputs import Outputs, targets_in
 from attcr.spec import TRUE_COLOUR
 from fake_scenes import SENSORS, Same, make, noise, read, same_bits
 
-PICTURE = RestoreOptions(sensor=SENSORS["uint8"], tile=64, overlap=0)
+PICTURE = RestoreOptions(sensor=SENSORS["uint8"], mask="none", tile=64, overlap=0)
 
 
 def picture(path: Path, bands: int = 3, seed: int = 0) -> Path:

@@ -179,3 +179,18 @@ def test_an_archive_is_read_where_it_is(tmp_path: Path, ending: str) -> None:
             open_scene(tmp_path / f"{name}{ending}")
     with pytest.raises(SceneError, match="does not exist"):
         open_scene(tmp_path / f"nowhere{ending}")
+
+
+def test_alpha_is_the_last_band_and_one_before_it_keeps_its_place(tmp_path: Path) -> None:
+    red, green, blue, alpha = ColorInterp.red, ColorInterp.green, ColorInterp.blue, ColorInterp.alpha
+
+    def alphas(*colours: ColorInterp) -> tuple[list[int], int | None]:
+        def colour(file: Any) -> None:
+            file.colorinterp = colours
+
+        path = make(tmp_path / "in.tif", ones(8, 8, "uint8", 4), colour, **UTM)
+        with open_scene(path) as scene:
+            return [band.index for band in scene.bands], scene.alpha.index if scene.alpha else None
+
+    assert alphas(red, green, blue, alpha) == ([1, 2, 3], 4)
+    assert alphas(red, alpha, green, blue) == ([1, 2, 3, 4], None)

@@ -144,7 +144,7 @@ def test_every_kind_is_within_range_and_drawn_as_often_as_told(sim: ModuleType) 
 def test_the_same_seed_gives_the_same_ground_and_cloud(sim: ModuleType) -> None:
     def once() -> torch.Tensor:
         draw = seeded(sim, 5)
-        ground = sim.change_ground(flat(0.2), draw, surface=False)
+        ground, _ = sim.change_ground(flat(0.2), draw, surface=False)
         return sim.simulate(ground, draw, surface=False, pixel=1.0, kinds={"broken": 1})[0]
 
     assert torch.equal(once(), once())
@@ -153,9 +153,28 @@ def test_the_same_seed_gives_the_same_ground_and_cloud(sim: ModuleType) -> None:
 def test_some_ground_becomes_sand_brighter_in_red_than_in_blue(sim: ModuleType) -> None:
     texture = torch.rand(13, 16, 16, generator=torch.Generator().manual_seed(2)) * 0.02 + 0.05
     grounds = [sim.change_ground(texture, seeded(sim, seed), surface=True) for seed in range(100)]
-    sandy = [ground for ground in grounds if ground[RED].mean() > 0.1]
+    sandy = [(ground, alike) for ground, alike in grounds if ground[RED].mean() > 0.1]
     assert 5 <= len(sandy) <= 30
-    assert all(ground[RED].mean() > ground[BLUE].mean() for ground in sandy)
+    assert all(alike and ground[RED].mean() > ground[BLUE].mean() for ground, alike in sandy)
+
+
+def test_some_ground_becomes_black_water_or_lava_in_places(sim: ModuleType) -> None:
+    forest = torch.tensor([0.03] * 3 + [0.03, 0.08] + [0.3] * 5 + [0.0, 0.2, 0.1])[:, None, None].expand(-1, 48, 48)
+    grounds = [sim.change_ground(forest, seeded(sim, seed), surface=True) for seed in range(200)]
+    dark = [(ground, alike) for ground, alike in grounds if (ground[NIR] < 0.12).float().mean() > 0.05]
+    assert 12 <= len(dark) <= 36
+    assert all(alike for _, alike in dark)
+    shares = [(ground[NIR] < 0.12).float().mean().item() for ground, _ in dark]
+    assert sum(share == 1 for share in shares) >= 3  # all over
+    assert sum(share < 0.95 for share in shares) >= 6  # in places
+    assert any(ground[NIR].min() < 0.02 for ground, _ in dark)
+    assert all((ground[10] == 0).all() for ground, _ in dark)  # nothing is known of the cirrus band
+
+
+def test_the_power_says_how_much_of_the_ground_passes_a_layer(sim: ModuleType) -> None:
+    layer = even(sim, 4.0, power=1.5)
+    passed = (seen(sim, flat(0.4), layer) - seen(sim, flat(0.0), layer)).mean().item() / 0.4
+    assert passed == pytest.approx((1 - reflection(4.0)) ** 1.5, rel=1e-5)
 
 
 @pytest.fixture
@@ -298,14 +317,6 @@ def test_a_scale_that_is_right_holds_two_thirds_and_finds_the_worst(module: Modu
     figures = certainty.figures()
     assert figures["within"] == pytest.approx(0.683, abs=0.02)
     assert 0.1 < figures["less"] < 0.3
-
-
-def test_a_date_on_a_line_to_the_clear_one_is_fitted_to_it(module: Module) -> None:
-    clear = np.random.default_rng(0).random((13, 20, 20))
-    both = np.zeros((20, 20), bool)
-    both[:10] = True
-    image = clear * 0.7 + 0.1
-    assert module("real").fitted(image, clear, both) == pytest.approx(clear)
 
 
 def test_real_pairs_that_nothing_restores_are_as_far_off_as_they_came(module: Module, shared_data: Path) -> None:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from attcr.spec import ANY_BANDS
 
-from .simulate import AIR, BANDS, CIRRUS, Draw, change_ground, simulate
+from .simulate import AIR, BANDS, CIRRUS, KINDS, Draw, change_ground, simulate
 
 SCALE = ANY_BANDS.span / ANY_BANDS.bands[0].high
 """The network's number for reflectance 1."""
@@ -105,7 +105,7 @@ class ClearImages:
         """Give a clear crop; open water, which teaches little, less often."""
         while True:
             crop = self._crop(size)
-            if crop.pixels[[7, 8]].amax(0).mean() > 0.07 or self.draw.chance(0.35):
+            if crop.pixels[[7, 8]].amax(0).mean() > 0.07 or self.draw.chance(0.7):
                 return crop
 
     def _crop(self, size: int) -> Crop:
@@ -160,8 +160,9 @@ class ClearImages:
         inputs, targets, presences = [], [], []
         for _ in range(count):
             crop = self.crop(size)
-            clear = change_ground(crop.pixels, self.draw, surface=crop.surface)
-            cloudy, _ = simulate(clear, self.draw, surface=crop.surface, pixel=crop.pixel)
+            clear, alike = change_ground(crop.pixels, self.draw, surface=crop.surface)
+            kinds = {"clear": 1.0} if alike and self.draw.chance(0.4) else KINDS
+            cloudy, _ = simulate(clear, self.draw, surface=crop.surface, pixel=crop.pixel, kinds=kinds)
             presence = torch.zeros(BANDS, 1, 1)
             presence[self.bands(crop.have)] = 1
             inputs.append(network_input(cloudy, presence, surface=crop.surface))

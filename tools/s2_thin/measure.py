@@ -12,7 +12,6 @@ from attcr.sensors import S2_COMMON
 Figures = dict[str, dict[str, float]]
 """What was measured, by name: each some numbers with their own names."""
 Array = NDArray[Any]
-RED, NIR = S2_COMMON.index("red"), S2_COMMON.index("nir")
 
 
 class Restored(NamedTuple):
@@ -59,11 +58,6 @@ def decibels(a: Array, b: Array) -> float:
 def distance(a: Array, b: Array) -> float:
     """Give the mean absolute error."""
     return float(np.abs(a - b).mean())
-
-
-def ndvi(image: Array) -> Array:
-    """Give the vegetation index of (13, H, W)."""
-    return np.asarray((image[NIR] - image[RED]) / (image[NIR] + image[RED] + 1e-6))
 
 
 class Certainty:

@@ -1,166 +1,152 @@
-"""The figures on real haze and cloud: pairs and series of two dates and more, none of them trained on."""
+"""The figures on real haze and cloud: pairs and series of two dates and more, none of them trained on.
 
-import warnings
+The pairs, and how they are scored, are those of `attcr evaluate` (docs/protocols.md); here the predicted errors are
+looked at too, and clear dates.
+"""
+
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import rasterio
-from rasterio.errors import NotGeoreferencedWarning
+import torch
 
-from attcr.sensors import S2_L1C_BANDS
+from attcr.data import find_set
+from attcr.data.dates import CLASSES, CLASSES_MASK, NOT_SCORED, ONE_REFLECTANCE, SERIES_146, DatedPairs, find_series
+from attcr.protocols import psnr
+from attcr.sensors import S2_COMMON, S2_L1C_BANDS
+from attcr.two_dates import CLASS_PROTOCOLS, EVERY, ClassScores, fit_to, pool
 
-from .clear import ALL, TEN
-from .measure import Array, Certainty, Figures, Restorer, decibels, distance, ndvi
+from .measure import Array, Certainty, Figures, Restored, Restorer, distance
 
-BANDS_10M = ("B02", "B03", "B04", "B08")
-BANDS_20M = ("B05", "B06", "B07", "B8A", "B11", "B12")
-BANDS_60M = ("B01", "B09", "B10")
-CLASSES = {"clear": 0, "thick": 1, "thin": 2, "shadow": 3}
-"""Of CloudSEN12's masks."""
-LEAST_CLEAR = 500
-"""Pixels clear on both dates that a line is fitted to."""
-SERIES = {
-    "2018-03-22": ("2018-02-10", "2018-04-26"),
-    "2018-02-25": ("2018-02-10", "2018-04-26"),
-    "2018-07-05": ("2018-06-25", "2018-07-20"),
-    "2018-09-18": ("2018-09-03", "2018-09-28"),
+FOLDERS = {
+    "haze-20lmr": "series_l2a_20LMR",
+    "cloudsen12": "pairs_cloudsen12",
+    "sen12mscr-pairs": "pairs_sen12mscr",
+    "sen12mscrts-146": "series_l1c_roi146",
 }
-"""Dates with cloud, the first with thin cloud alone, and the clear ones before and after."""
+"""Where each data set lies under the root."""
+FITTED, RAW = CLASS_PROTOCOLS["two-dates"], CLASS_PROTOCOLS["two-dates-raw"]
 
 
-def _read(path: Path) -> Array:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotGeoreferencedWarning)  # pairs lie on one grid, wherever that is
-        with rasterio.open(path) as file:
-            return np.asarray(file.read())
+class Restoration(NamedTuple):
+    """A pair of two dates and what became of it; images are (C, H, W) reflectance of the bands that there are."""
+
+    name: str
+    cloudy: Array
+    out: Array
+    scale: Array
+    """Within it 68 % of the absolute errors are to lie."""
+    clear: Array
+    classes: Array
+    """(H, W), see attcr.data.dates."""
+    bands: tuple[str, ...]
+    """By common name."""
+
+    @property
+    def scored(self) -> Array:
+        """Say which pixels (H, W) are scored."""
+        return np.asarray(self.classes != NOT_SCORED)
+
+    def fitted(self) -> Array:
+        """Give what came out on a line, for each band, to the clear date, fitted to the pixels clear on both."""
+        both = torch.from_numpy(self.classes == CLASSES["clear"])
+        return fit_to(torch.from_numpy(self.out).double(), torch.from_numpy(self.clear).double(), both).numpy()
 
 
-def _scaled(numbers: Array) -> Array:
-    return np.asarray(numbers.astype(np.float32) / np.float32(1e4))
+def open_set(root: Path, name: str) -> DatedPairs:
+    """Open one of the sets of two dates under the root."""
+    samples = find_set(name).open(root / FOLDERS[name])
+    assert isinstance(samples, DatedPairs)
+    return samples
 
 
-def _reflectance(found: dict[str, Array]) -> Array:
-    return _scaled(np.stack([found[band] for band in S2_L1C_BANDS]))
+def restore_image(restore: Restorer, image: Array, pairs: DatedPairs) -> Restored:
+    """Restore (C, H, W) reflectance of the bands and the level of a set; give the same bands."""
+    have = [S2_COMMON.index(name) for name in pairs.spec.outputs]
+    full = np.zeros((len(S2_COMMON), *image.shape[1:]), np.float32)
+    full[have] = image
+    out, scale = restore(full, have, surface=bool(pairs.sensor.surface))
+    return Restored(out[have], scale[have])
 
 
-def read_native(prefix: str) -> Array:
-    """Give (13, 240, 240) reflectance of PREFIX_10m.jp2, _20m.jp2 and _60m.jp2; coarse pixels are repeated."""
-    found: dict[str, Array] = {}
-    for names, size in ((BANDS_10M, 10), (BANDS_20M, 20), (BANDS_60M, 60)):
-        values = _read(Path(f"{prefix}_{size}m.jp2"))
-        found |= dict(zip(names, values.repeat(size // 10, 1).repeat(size // 10, 2), strict=True))
-    return _reflectance(found)
+def restorations(restore: Restorer, pairs: DatedPairs) -> Iterator[Restoration]:
+    """Restore the pairs of a set one after the other."""
+    for at in range(len(pairs)):
+        sample = pairs[at]
+        cloudy = sample["inputs"][pairs.spec.optical].numpy() / ONE_REFLECTANCE
+        clear, classes = sample["clear"].numpy() / ONE_REFLECTANCE, sample["masks"][CLASSES_MASK].numpy()
+        out, scale = restore_image(restore, cloudy, pairs)
+        yield Restoration(sample["name"], cloudy, out, scale, clear, classes, pairs.spec.outputs)
 
 
-def read_sen12mscr(prefix: str, kind: str) -> Array:
-    """Give (13, 256, 256) reflectance of a pair; `kind` is s2 or s2_cloudy."""
-    (rest,) = Path(prefix).parent.glob(f"{Path(prefix).name}_{kind}_rest.*")
-    found = dict(zip(BANDS_10M, _read(Path(f"{prefix}_{kind}_10m.jp2")), strict=True))
-    return _reflectance(found | dict(zip(BANDS_20M + BANDS_60M, _read(rest), strict=True)))
+def _both(pair: Restoration, *, fitted: bool) -> tuple[ClassScores, ClassScores]:
+    """Score the input and what came out."""
+    rule = FITTED if fitted else RAW
+    clear, classes = torch.from_numpy(pair.clear), torch.from_numpy(pair.classes)
+    before, after = (rule.score(torch.from_numpy(a), clear, classes, pair.bands) for a in (pair.cloudy, pair.out))
+    return before, after
 
 
 def haze(restore: Restorer, root: Path) -> Figures:
     """Measure 20LMR's haze of 2 September 2022 against the mean of its clear neighbours; L2A, ten bands, 20 m."""
+    pairs = open_set(root, "haze-20lmr")
+    pair = next(restorations(restore, pairs))
+    before, after = _both(pair, fitted=False)
+    there, certainty = pair.scored, Certainty()
+    certainty.add(np.abs(pair.out - pair.clear)[:, there], pair.scale[:, there])
+    bands = [S2_L1C_BANDS[S2_COMMON.index(name)] for name in pair.bands]
 
-    def read(date: str) -> Array:
-        (path,) = (root / "series_l2a_20LMR").glob(f"*{date}*")
-        full = np.zeros((len(ALL), 256, 256), np.float32)
-        full[list(TEN)] = _scaled(_read(path))
-        return full
+    def bias(image: Array) -> dict[str, float]:
+        off = (image - pair.clear)[:, there].mean(1)
+        return dict(zip(bands, map(float, off), strict=True))
 
-    before, hazy, after = (read(date) for date in ("2022-08-17", "2022-09-02", "2022-09-18"))
-    middle, ten = (before + after) / 2, list(TEN)
-    there = np.logical_and.reduce([image[ten].min(0) > 0 for image in (before, hazy, after)])
-    out, scale = restore(hazy, TEN, surface=True)
-
-    def seen(image: Array) -> Array:
-        return np.asarray(image[ten][:, there])
-
-    certainty = Certainty()
-    certainty.add(np.abs(seen(out) - seen(middle)), seen(scale))
-    wanted = ndvi(middle)[there]
-    bands = {S2_L1C_BANDS[band]: at for at, band in enumerate(TEN)}
+    dates = [np.float32(1e-4) * date.read(bands) for date in pairs.pairs[0].clear]
+    changes = (distance(restore_image(restore, date, pairs).image[:, there], date[:, there]) for date in dates)
     return {
         "20LMR haze MAE": {
-            "input": distance(seen(hazy), seen(middle)),
-            "restored": distance(seen(out), seen(middle)),
-            "clear to clear": distance(seen(before), seen(after)),
+            "input": before[EVERY]["mae"],
+            "restored": after[EVERY]["mae"],
+            "clear to clear": distance(*(date[:, there] for date in dates)),
         },
-        "20LMR haze NDVI": {
-            "input": distance(ndvi(hazy)[there], wanted),
-            "restored": distance(ndvi(out)[there], wanted),
-        },
-        "20LMR haze bias, input": {b: float((seen(hazy) - seen(middle))[at].mean()) for b, at in bands.items()},
-        "20LMR haze bias, restored": {b: float((seen(out) - seen(middle))[at].mean()) for b, at in bands.items()},
+        "20LMR haze NDVI": {"input": before[EVERY]["ndvi"], "restored": after[EVERY]["ndvi"]},
+        "20LMR haze bias, input": bias(pair.cloudy),
+        "20LMR haze bias, restored": bias(pair.out),
         "20LMR haze scale": certainty.figures(),
-        "20LMR clear dates changed by": {
-            date: distance(seen(restore(image, TEN, surface=True).image), seen(image))
-            for date, image in (("2022-08-17", before), ("2022-09-18", after))
-        },
+        "20LMR clear dates changed by": dict(zip(("2022-08-17", "2022-09-18"), changes, strict=True)),
     }
 
 
-class Dated(NamedTuple):
-    """An image of CloudSEN12 and its mask."""
-
-    image: Array
-    """(13, H, W) reflectance."""
-    mask: Array
-    """(H, W), see CLASSES."""
-
-
-def _places(root: Path) -> Iterator[tuple[Dated, list[Dated]]]:
-    """Give each place's clearest date, and the others."""
-    groups: dict[str, list[str]] = {}
-    for path in sorted((root / "pairs_cloudsen12").glob("*_10m.jp2")):
-        groups.setdefault(path.name.split("_")[0], []).append(str(path).removesuffix("_10m.jp2"))
-    for prefixes in groups.values():
-        dates = [Dated(read_native(prefix), _read(Path(f"{prefix}_mask.tif"))[0]) for prefix in prefixes]
-        reference = min(range(len(dates)), key=lambda at: float((dates[at].mask != 0).mean()))
-        yield dates[reference], [date for at, date in enumerate(dates) if at != reference]
-
-
-def fitted(image: Array, clear: Array, both: Array) -> Array:
-    """Give the image on a line, for each band, to the clear date: fitted to the pixels clear on both (H, W)."""
-    bands = []
-    for seen, wanted in zip(image, clear, strict=True):
-        line = np.polyfit(seen[both], wanted[both], 1) if seen[both].std() > 1e-5 else np.array([1.0, 0.0])
-        bands.append(np.polyval(line, seen))
-    return np.stack(bands)
-
-
 def cloudsen12(restore: Restorer, root: Path) -> Figures:
-    """Measure by class, L1C and 13 bands: each side is first fitted, band by band, on pixels clear on both dates."""
-    rows: dict[str, list[tuple[float, ...]]] = {name: [] for name in CLASSES}
-    certainty, changed = Certainty(), []
-    for reference, others in _places(root):
-        clear = reference.image
-        changed.append(distance(*(a[:, reference.mask == 0] for a in (restore(clear, ALL, surface=False)[0], clear))))
-        for image, mask in others:
-            valid = (reference.mask == 0) & (image.min(0) > 0) & (clear.min(0) > 0)
-            both = valid & (mask == 0)
-            if both.sum() < LEAST_CLEAR:
-                continue
-            out, scale = restore(image, ALL, surface=False)
-            before, after = fitted(image, clear, both), fitted(out, clear, both)
-            for name, number in CLASSES.items():
-                here = valid & (mask == number)
-                if here.sum() > 50:
-                    errors = [distance(a[:, here], clear[:, here]) for a in (before, after)]
-                    index = [distance(ndvi(a)[here], ndvi(clear)[here]) for a in (before, after)]
-                    rows[name].append((float(here.sum()), *errors, *index, distance(out[:, here], image[:, here])))
-            through = valid & (mask != CLASSES["thick"])
-            certainty.add(np.abs(after - clear)[:, through], scale[:, through])
-    names = ("MAE input", "MAE restored", "NDVI input", "NDVI restored", "changed by")
-    figures: Figures = {}
-    for name, values in rows.items():
-        if values:
-            table = np.array(values)
-            means = np.average(table[:, 1:], axis=0, weights=table[:, 0])
-            figures[f"CloudSEN12 {name}"] = dict(zip(names, map(float, means), strict=True))
-    figures["CloudSEN12 clear dates changed by"] = {"mean": float(np.mean(changed)), "worst": max(changed)}
+    """Measure by class, L1C and 13 bands, under the protocol `two-dates`."""
+    pairs = open_set(root, "cloudsen12")
+    before, after, moved, changed = [], [], [], {}
+    certainty = Certainty()
+    for pair, files in zip(restorations(restore, pairs), pairs.pairs, strict=True):
+        if files.clear not in changed:
+            again = restore_image(restore, pair.clear, pairs).image
+            changed[files.clear] = distance(again[:, pair.scored], pair.clear[:, pair.scored])
+        scores = _both(pair, fitted=True)
+        if not scores[0]:
+            continue
+        for side, of_side in zip((before, after), scores, strict=True):
+            side.append(of_side)
+        out, cloudy, classes = (torch.from_numpy(a) for a in (pair.out, pair.cloudy, pair.classes))
+        moved.append(RAW.score(out, cloudy, classes, pair.bands))
+        through = pair.scored & (pair.classes != CLASSES["thick"])
+        certainty.add(np.abs(pair.fitted() - pair.clear)[:, through], pair.scale[:, through])
+    figures: Figures = {
+        f"CloudSEN12 {name}": {
+            "MAE input": pool(before, name, "mae"),
+            "MAE restored": pool(after, name, "mae"),
+            "NDVI input": pool(before, name, "ndvi"),
+            "NDVI restored": pool(after, name, "ndvi"),
+            "changed by": pool(moved, name, "mae"),
+        }
+        for name in CLASSES
+    }
+    changes = list(changed.values())
+    figures["CloudSEN12 clear dates changed by"] = {"mean": float(np.mean(changes)), "worst": max(changes)}
     figures["CloudSEN12 scale, without thick cloud"] = certainty.figures()
     return figures
 
@@ -169,32 +155,24 @@ def sen12mscr(restore: Restorer, root: Path) -> Figures:
     """Measure SEN12MS-CR's pairs as they are, L1C and 13 bands."""
     figures: Figures = {}
     certainty = Certainty()
-    for path in sorted((root / "pairs_sen12mscr").glob("*_s2_10m.jp2")):
-        prefix = str(path).removesuffix("_s2_10m.jp2")
-        cloudy, clear = (read_sen12mscr(prefix, kind) for kind in ("s2_cloudy", "s2"))
-        out, scale = restore(cloudy, ALL, surface=False)
-        wanted = np.clip(clear, 0, 1)
-        figures[f"SEN12MS-CR {Path(prefix).name} dB"] = {
-            "input": decibels(np.clip(cloudy, 0, 1), wanted),
-            "restored": decibels(np.clip(out, 0, 1), wanted),
-        }
-        certainty.add(np.abs(out - clear).reshape(len(ALL), -1), scale.reshape(len(ALL), -1))
-    pairs = list(figures.values())
-    means = {side: float(np.mean([pair[side] for pair in pairs])) for side in ("input", "restored")}
+    for pair in restorations(restore, open_set(root, "sen12mscr-pairs")):
+        cloudy, out, clear = (torch.from_numpy(a).clamp(0, 1) for a in (pair.cloudy, pair.out, pair.clear))
+        figures[f"SEN12MS-CR {pair.name} dB"] = {"input": psnr(cloudy, clear), "restored": psnr(out, clear)}
+        count = len(pair.bands)
+        certainty.add(np.abs(pair.out - pair.clear).reshape(count, -1), pair.scale.reshape(count, -1))
+    means = {side: float(np.mean([pair[side] for pair in figures.values()])) for side in ("input", "restored")}
     return {**figures, "SEN12MS-CR mean dB": means, "SEN12MS-CR scale": certainty.figures()}
 
 
 def series(restore: Restorer, root: Path) -> Figures:
     """Measure dates with cloud of an L1C series against the mean of the clear dates around them."""
-
-    def read(date: str) -> Array:
-        return _scaled(_read(root / "series_l1c_roi146" / f"{date}.tif"))
-
+    pairs = open_set(root, "sen12mscrts-146")
     figures: Figures = {}
-    for date, (before, after) in SERIES.items():
-        image, middle = read(date), (read(before) + read(after)) / 2
-        out = restore(image, ALL, surface=False).image
-        figures[f"L1C series {date} MAE"] = {"input": distance(image, middle), "restored": distance(out, middle)}
-    clear = read("2018-06-25")
-    changed = distance(restore(clear, ALL, surface=False).image, clear)
-    return {**figures, "L1C series, clear 2018-06-25 changed by": {"mean": changed}}
+    for pair in restorations(restore, pairs):
+        before, after = _both(pair, fitted=False)
+        figures[f"L1C series {pair.name} MAE"] = {"input": before[EVERY]["mae"], "restored": after[EVERY]["mae"]}
+    date = SERIES_146["2018-07-05"][0]
+    (found,) = find_series(root / FOLDERS["sen12mscrts-146"], {date: ()}, S2_L1C_BANDS)
+    clear = np.float32(1e-4) * found.cloudy.read(S2_L1C_BANDS)
+    changed = distance(restore_image(restore, clear, pairs).image, clear)
+    return {**figures, f"L1C series, clear {date} changed by": {"mean": changed}}

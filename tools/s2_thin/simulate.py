@@ -1,9 +1,10 @@
 """Haze, thin and thick cloud, and shadow, put on clear Sentinel-2 pixels of up to 13 bands.
 
 A layer has the optical thickness t(nm) = t(550) (nm / 550) ** -exponent. It reflects R = 0.15 t / (2 + 0.15 t) of the
-light (two-stream) and is seen over ground of reflectance rho as brightness * R + (1 - R)^2 * rho. The exponent is 0 for
-water cloud and cirrus, 1 to 2 for haze and smoke. The ground's light in shadow is sky + (1 - sky) * light; what the air
-itself scatters into the sensor (most at the top of the atmosphere) is not shadowed.
+light (two-stream) and is seen over ground of reflectance rho as brightness * R + (1 - R)^power * rho, the power being 2
+or near it. The exponent is 0 for water cloud and cirrus, 1 to 2 for haze and smoke. The ground's light in shadow is
+sky + (1 - sky) * light; what the air itself scatters into the sensor (most at the top of the atmosphere) is not
+shadowed.
 
 Images are (13, H, W) in reflectance, the bands in the order of `attcr.sensors.S2_L1C_BANDS`.
 """
@@ -40,6 +41,10 @@ AIR_LEFT = 0.15
 SAND = torch.tensor([0.15, 0.18, 0.25, 0.34, 0.36, 0.38, 0.40, 0.41, 0.42, 0.42, 0.0, 0.52, 0.45])
 SALT = torch.tensor([0.36, 0.40, 0.44, 0.48, 0.49, 0.50, 0.50, 0.50, 0.50, 0.48, 0.0, 0.42, 0.33])
 
+# Reflectance of black water, and of lava or burnt ground, at the surface: dark as a shadow, but not of its colour.
+BLACK_WATER = torch.tensor([0.012, 0.014, 0.018, 0.020, 0.016, 0.013, 0.012, 0.011, 0.010, 0.008, 0.0, 0.006, 0.005])
+LAVA = torch.tensor([0.030, 0.035, 0.040, 0.045, 0.050, 0.050, 0.055, 0.060, 0.060, 0.060, 0.0, 0.080, 0.070])
+
 _SECONDS = torch.tensor([2.314, 0.0, 0.527, 1.005, 1.269, 1.525, 1.790, 0.264, 2.055, 2.586, 0.851, 1.468, 2.085])
 DELAY = _SECONDS - _SECONDS.mean()
 """Seconds after their mean at which each band sees the same ground: it makes high cloud lie aside between bands."""
@@ -50,7 +55,7 @@ MOST_PARALLAX, MOST_ASIDE = 8.0, 96.0
 
 NO_SHADOW = -1.0
 KINDS: Mapping[str, float] = {
-    "clear": 0.15, "haze": 0.13, "veil": 0.22, "broken": 0.21, "thick": 0.14, "shadow": 0.15,
+    "clear": 0.16, "haze": 0.16, "veil": 0.24, "broken": 0.22, "thick": 0.08, "shadow": 0.14,
 }  # fmt: skip
 """What may be put on an image, and how often it is."""
 
@@ -113,11 +118,14 @@ class Layer:
     """Pixels a second by which it moves between bands, downwards."""
     visible: bool = True
     """Whether it is in the image itself, or only its shadow."""
+    power: float = 2.0
+    """Of the light that passes it, how the ground's share falls: cirrus scatters forward, other cloud does not."""
 
 
 def draw_layer(kind: str, draw: Draw, pixel: float) -> Layer:
     """Give a layer of one kind; `pixel` is the size of a pixel in units of 10 m."""
-    gain = draw.uniform(0.75, 1.0) if draw.chance(0.6) else 1.0
+    gain = draw.uniform(0.65, 1.05) if draw.chance(0.6) else 1.0
+    power = draw.uniform(1.5, 2.4) if draw.chance(0.4) else 2.0
     if kind == "haze":
         return _draw_haze(draw)
     high = draw.uniform() if draw.chance(0.5) else 0.0  # 0 low water cloud, 1 high ice cloud
@@ -133,11 +141,11 @@ def draw_layer(kind: str, draw: Draw, pixel: float) -> Layer:
     aside = draw.log(4, 96)
     if kind == "veil":
         thickness, smoothness, unevenness = draw.log(0.4, 12.0), draw.uniform(1.8, 2.6), draw.uniform(0, 0.35)
-        return Layer(1.0, thickness, smoothness, unevenness, exponent, spectrum, parallax=parallax)
+        return Layer(1.0, thickness, smoothness, unevenness, exponent, spectrum, parallax=parallax, power=power)
     if kind == "broken":
         shadow = aside if draw.chance(0.35) else NO_SHADOW
         cover, thickness, smoothness = draw.uniform(0.15, 0.9), draw.log(0.6, 12.0), draw.uniform(1.4, 2.3)
-        return Layer(cover, thickness, smoothness, 0.0, exponent, spectrum, shadow, parallax)
+        return Layer(cover, thickness, smoothness, 0.0, exponent, spectrum, shadow, parallax, power=power)
     shadow = aside if draw.chance(0.85) else NO_SHADOW
     cover = draw.uniform(0.05, 0.5)
     if kind == "thick":
@@ -191,7 +199,7 @@ def apply_layer(clear: Tensor, layer: Layer, draw: Draw, air: Tensor) -> Tensor:
     above = torch.stack([window(top + shift, left) for shift in shifts]) if margin else window(top, left)[None]
     spectral = (NANOMETRES / 550) ** -layer.exponent
     reflected = _reflection(above * spectral[:, None, None])  # (13, H, W)
-    return layer.brightness[:, None, None] * reflected + (1 - reflected) ** 2 * ground
+    return layer.brightness[:, None, None] * reflected + (1 - reflected) ** layer.power * ground
 
 
 def _shadowed(clear: Tensor, sunward: Tensor, draw: Draw, air: Tensor) -> Tensor:
@@ -228,21 +236,51 @@ def simulate(
     return seen.clamp(0, 1.6), kind
 
 
-def change_ground(clear: Tensor, draw: Draw, *, surface: bool) -> Tensor:
-    """Give another ground of the same texture: brighter or darker, tilted in colour, or turned to sand and salt."""
+def change_ground(clear: Tensor, draw: Draw, *, surface: bool) -> tuple[Tensor, bool]:
+    """Give another ground of the same texture, and whether it is one that looks like cloud or shadow.
+
+    It is brighter or darker, tilted in colour; or turned to sand and salt, or to black water, lava or burnt ground.
+    """
     tilt = torch.log(NANOMETRES / 850) / math.log(850 / 443)
     gain = draw.uniform(0.75, 1.3) * (1 + draw.uniform(-0.12, 0.12) * tilt)
     clear = clear * gain[:, None, None]
-    if not draw.chance(0.17):
-        return clear
+    kind = draw.choice({"same": 0.71, "bright": 0.17, "dark": 0.12})
+    if kind == "same":
+        return clear, False
+    return (_bright if kind == "bright" else _dark)(clear, draw, surface=surface), True
+
+
+def _texture(clear: Tensor) -> Tensor:
+    """Give how much brighter than the mean each pixel is (H, W), as a share."""
+    grey = clear[[1, 2, 3, 7, 11]]
+    grey = grey[grey.amax((1, 2)) > 0].mean(0)  # of the bands that are there
+    return ((grey - grey.mean()) / grey.mean().clamp_min(0.02)).clamp(-1, 1.5)
+
+
+def _dark(clear: Tensor, draw: Draw, *, surface: bool) -> Tensor:
+    """Give ground with black water, lava or burnt ground in places, of sharp outline, or all over."""
+    water = draw.chance(0.6)
+    spectrum = (BLACK_WATER * draw.log(0.3, 2.5) if water else LAVA * draw.uniform(0.4, 1.6)) * draw.each_band(0.12)
+    if not surface:
+        spectrum[VAPOUR] *= draw.uniform(0.3, 0.6)
+        spectrum = through_air(spectrum)
+    ground = spectrum[:, None, None] * (1 + _texture(clear) * draw.uniform(0, 0.1 if water else 0.35))
+    ground[CIRRUS] = clear[CIRRUS]
+    if draw.chance(0.35):
+        return ground
+    field = _noise(clear.shape[1], clear.shape[2], draw.uniform(1.4, 2.4), draw.generator)
+    share = ((field - draw.uniform(-0.8, 0.8)) / draw.log(0.02, 0.3)).clamp(0, 1)  # wide at a gentle shore only
+    return share * ground + (1 - share) * clear
+
+
+def _bright(clear: Tensor, draw: Draw, *, surface: bool) -> Tensor:
+    """Give ground turned to sand or salt."""
     mix = 1 - 0.6 * draw.uniform() ** 2
     spectrum = (SAND * mix + SALT * (1 - mix)) * draw.uniform(0.5, 1.35) * draw.each_band(0.05)
     if not surface:
         spectrum[VAPOUR] *= draw.uniform(0.3, 0.6)
         spectrum = through_air(spectrum)
-    grey = clear[[1, 2, 3, 7, 11]]
-    grey = grey[grey.amax((1, 2)) > 0].mean(0)  # of the bands that are there
-    texture = ((grey - grey.mean()) / grey.mean().clamp_min(0.02)).clamp(-1, 1.5) * draw.uniform(0.1, 0.5)
+    texture = _texture(clear) * draw.uniform(0.1, 0.5)
     share = draw.uniform(0.4, 1.0)
     sand = spectrum[:, None, None] * (1 + texture)
     sand[CIRRUS] = clear[CIRRUS]

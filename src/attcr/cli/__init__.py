@@ -8,12 +8,13 @@ import typer
 from attcr import __version__
 from attcr.cli.arguments import Naming, NamingGroup
 from attcr.cli.data import audit, evaluate
+from attcr.cli.export import export
 from attcr.cli.fleet import fleet
 from attcr.cli.networks import convert, gates, info, weights
 from attcr.cli.scenes import demo, restore
 from attcr.cli.threads import spare_the_cores
 from attcr.cli.training import ablate, train
-from attcr.cli.voice import one_line
+from attcr.cli.voice import exit_code, one_line
 from attcr.errors import AttcrError, MissingExtraError
 
 app = typer.Typer(
@@ -42,7 +43,7 @@ def _root(
 
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
-for command in (demo, restore, weights, evaluate, audit, gates, info, convert):
+for command in (demo, restore, weights, evaluate, audit, gates, info, convert, export):
     app.command(cls=Naming)(command)
 app.command(cls=Naming, context_settings=_PASSED_ON, add_help_option=False)(train)
 app.command(cls=Naming, context_settings=_PASSED_ON, add_help_option=False)(ablate)
@@ -58,14 +59,14 @@ EXTRAS = {
 
 
 def main() -> None:
-    """Run the command line; an AttcrError becomes one line on stderr and exit code 2."""
+    """Run the command line; an AttcrError becomes one line on stderr and exit code 2, or 4 where all is cloud."""
     spare_the_cores()
     fleet_asked = sys.argv[1:2] == ["fleet"]
     try:
         app()
     except AttcrError as error:
         typer.echo(f"attcr: {one_line(error, fleet=fleet_asked)}", err=True)
-        sys.exit(2)
+        sys.exit(exit_code(error))
     except ModuleNotFoundError as error:
         library = (error.name or "").partition(".")[0]
         if library not in EXTRAS:

@@ -45,14 +45,47 @@ Paths = Annotated[
 Weights = Annotated[str, typer.Option(metavar="WEIGHTS", help=_WEIGHTS, autocompletion=complete(_weights))]
 WeightsThatFit = Annotated[
     str | None,
-    typer.Option(metavar="WEIGHTS", help=_WEIGHTS, show_default="those that fit", autocompletion=complete(_weights)),
+    typer.Option(
+        metavar="WEIGHTS",
+        help=f"{_WEIGHTS} none: clouds are only filled from references.",
+        show_default="those that fit",
+        autocompletion=complete(_weights),
+    ),
 ]
 Mask = Annotated[
-    str,
+    str | None,
     typer.Option(
         metavar="MASK",
-        help="none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], or a raster (0 is clear).",
+        help="Where clouds are: scl[=FILE], qa_pixel[=FILE], s2cloudless, csmask, auto, a raster (0 is clear), or "
+        "none: every pixel is restored.",
+        show_default="the product's own, else an installed detector that fits, else auto",
         autocompletion=complete(lambda: _MASKS),
+    ),
+]
+Unseen = Annotated[
+    str,
+    typer.Option(
+        metavar="HOW",
+        help="What becomes of cloud that the weights do not remove: keep it, fill it by the network (low confidence), "
+        "or nodata.",
+        autocompletion=complete(lambda: ("keep", "fill", "nodata")),
+    ),
+]
+References = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reference",
+        metavar="SCENE",
+        help="Another date of the same place, anything that a scene may be: what is under cloud is filled from it; may "
+        "be given again.",
+    ),
+]
+ReferenceMask = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MASK",
+        help="Where the clouds of the references are, as for --mask; none: they are clear.",
+        show_default="chosen for each",
     ),
 ]
 Sensor = Annotated[
@@ -77,6 +110,14 @@ Dilate = Annotated[int, typer.Option(metavar="PIXELS", min=0, help="Pixels aroun
 Feather = Annotated[int, typer.Option(metavar="PIXELS", min=0, help="Pixels over which restored fades into original.")]
 Confidence = Annotated[
     bool, typer.Option("--confidence", help="Write how much eight flips and turns differ (8 times the work).")
+]
+Backend = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="What computes: torch, onnxruntime or openvino; auto: as the weights' file says.",
+        autocompletion=complete(lambda: ("auto", "torch", "onnxruntime", "openvino")),
+    ),
 ]
 Manifest = Annotated[
     str, typer.Argument(help="Scenes: Parquet, STAC (.json, .ndjson), a list (.txt), or a quoted glob.")

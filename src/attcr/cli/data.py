@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attcr.cli.arguments import AsJson, Device, ProgressAs, Quiet, Verbose
+from attcr.cli.arguments import AsJson, Backend, Device, ProgressAs, Quiet, Verbose
 from attcr.cli.voice import Voice, speaking
 from attcr.errors import ConfigError
 
@@ -126,7 +126,14 @@ def evaluate(
         list[str] | None,
         typer.Option(metavar="NAME", help="A protocol, may be given again; by default that of the data."),
     ] = None,
+    pair: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DATES", help="Of --protocol gap-fill: TARGET,REFERENCE, two dates of ROOT; may be given again."
+        ),
+    ] = None,
     device: Device = "cpu",
+    backend: Backend = "auto",
     quiet: Quiet = False,
     verbose: Verbose = 0,
     as_json: AsJson = False,
@@ -134,18 +141,23 @@ def evaluate(
 ) -> None:
     """Score weights, or stored predictions, under named protocols and write a report folder.
 
-    The first method is reported on in full; others given, and the trivial baselines, stand beside it.
+    The first method is reported on in full; others given, and the trivial baselines, stand beside it. --protocol
+    gap-fill with --data dates scores the ways to fill gaps from other dates instead: ROOT has a .tif for each date.
     """
     if_stopped = "The images that were scored are kept: run the same command to go on."
     with speaking(Voice("evaluate", quiet, verbose, as_json, progress, if_stopped)) as voice:
+        if protocol == ["gap-fill"]:
+            _evaluate_gaps(voice, data, root, out, pair or [])
+            return
         if bool(weights or predictions) == (baseline is not None):
             raise ConfigError(
                 "give what to evaluate: --weights or --predictions, or else --baseline copy or mean-colour."
             )
         bands = tuple(name.strip() for name in slots.split(",")) if slots else ()
-        methods = {"weights": weights or [], "predictions": predictions or [], "baseline": baseline, "device": device}
+        computes = {"device": device, "backend": backend}
+        methods = {"weights": weights or [], "predictions": predictions or [], "baseline": baseline, "on": computes}
         report = _evaluate(voice, (data, root, split, bands), methods, protocol, out)
-        lines = [_scores(name, result["methods"]) for name, result in report["protocols"].items()]
+        lines = [line for name, result in report["protocols"].items() for line in _scores(name, result)]
         voice.result({"folder": out, **report}, [*lines, str(out / "report.md")])
 
 
@@ -163,7 +175,7 @@ def _evaluate(
     if given["baseline"] and given["baseline"] not in baselines:
         raise ConfigError(f"--baseline is {given['baseline']}; expected copy or mean-colour.")
     benchmark = evaluation.open_benchmark(data, root, split, slots=slots)
-    methods = [evaluation.method_from_weights(path, device=given["device"]) for path in given["weights"]]
+    methods = [evaluation.method_from_weights(path, **given["on"]) for path in given["weights"]]
     methods += [evaluation.method_from_predictions(path, benchmark) for path in given["predictions"]]
     if given["baseline"]:
         methods = [baselines[given["baseline"]]]
@@ -177,6 +189,24 @@ def _evaluate(
         )
 
 
-def _scores(protocol: str, methods: dict[str, Any]) -> str:
-    means = {method: entries["psnr"]["mean"] for method, entries in methods.items()}
-    return f"{protocol}: PSNR " + ", ".join(f"{method} {mean or math.inf:.2f} dB" for method, mean in means.items())
+def _evaluate_gaps(voice: Voice, data: str, root: Path, out: Path, given: list[str]) -> None:
+    from attcr.gaps import OURS, evaluate_gaps
+
+    if data != "dates":
+        raise ConfigError(f"--protocol gap-fill takes --data dates, a folder with a .tif for each date, not {data}.")
+    pairs = [(target.strip(), reference.strip()) for target, _, reference in (text.partition(",") for text in given)]
+    with voice.showing() as show:
+        report = evaluate_gaps(root, out, pairs=pairs, progress=lambda done, total: show("gaps", done, total))
+    mae = report["mae"]
+    line = f"gap-fill: MAE {OURS} {mae[OURS]:.4f}, one line a band {mae['line']:.4f}, copied {mae['copied']:.4f}"
+    voice.result({"folder": out, **report}, [line, str(out / "report.md")])
+
+
+def _scores(protocol: str, result: dict[str, Any]) -> Iterator[str]:
+    methods = result["methods"]
+    for kind in result.get("classes", ()):
+        means = {method: classes[kind]["mae"]["mean"] for method, classes in methods.items()}
+        yield f"{protocol}: MAE {kind} " + ", ".join(f"{method} {mean:.4f}" for method, mean in means.items())
+    if "classes" not in result:
+        means = {method: entries["psnr"]["mean"] for method, entries in methods.items()}
+        yield f"{protocol}: PSNR " + ", ".join(f"{method} {mean or math.inf:.2f} dB" for method, mean in means.items())

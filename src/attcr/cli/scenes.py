@@ -11,6 +11,7 @@ import typer
 from attcr.addresses import redact
 from attcr.cli.arguments import (
     AsJson,
+    Backend,
     Bands,
     Confidence,
     Device,
@@ -22,7 +23,10 @@ from attcr.cli.arguments import (
     ProgressAs,
     Quiet,
     Radar,
+    ReferenceMask,
+    References,
     Sensor,
+    Unseen,
     Verbose,
     WeightsThatFit,
 )
@@ -64,7 +68,8 @@ def demo(
 def restore(
     paths: Paths,
     weights: WeightsThatFit = None,
-    mask: Mask = "none",
+    mask: Mask = None,
+    unseen: Unseen = "keep",
     sensor: Sensor = None,
     bands: Bands = None,
     sar: Radar = None,
@@ -72,11 +77,14 @@ def restore(
     dilate: Dilate = 8,
     feather: Feather = 8,
     confidence: Confidence = False,
+    reference: References = None,
+    reference_mask: ReferenceMask = None,
     tile: Annotated[int, typer.Option(metavar="PIXELS", help="Pixels along a tile.")] = 256,
     overlap: Annotated[int, typer.Option(metavar="PIXELS", help="Pixels that neighbouring tiles share.")] = 32,
     batch: Annotated[int, typer.Option(metavar="TILES", help="Tiles through the network at once.")] = 1,
     device: Device = "cpu",
     dtype: Annotated[str, typer.Option(metavar="TYPE", help="float32, bfloat16 or float16.")] = "float32",
+    backend: Backend = "auto",
     vrt: Annotated[bool, typer.Option("--vrt", help="Take VRTs that read files and addresses elsewhere.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Keep the rows that an interrupted run left.")] = False,
     overwrite: Annotated[
@@ -88,38 +96,31 @@ def restore(
     as_json: AsJson = False,
     progress: ProgressAs = "auto",
 ) -> None:
-    """Remove the clouds of a scene: same grid, same type, clear pixels untouched, and a layer that says what is new."""
+    """Remove the clouds of a scene: same grid, same type, clear pixels untouched, and a layer that says what is new.
+
+    Exit code 0: the scene is restored. 3: of several, some are not. 4: all of it is under cloud that the weights do
+    not remove, and nothing was written. 2: anything else went wrong.
+    """
     if_stopped = "Finished rows are kept: run the same command with --resume."
     with speaking(Voice("restore", quiet, verbose, as_json, progress, if_stopped)) as voice:
         from attcr.restore import RestoreOptions
 
-        options = RestoreOptions(
-            tile=tile,
-            overlap=overlap,
-            batch=batch,
-            device=device,
-            dtype=dtype,  # type: ignore[arg-type]  # checked by RestoreOptions
-            sensor=sensor,
-            bands=bands,
-            mask=mask,
-            dilate=dilate,
-            feather=feather,
-            sar=sar,
-            nodata=nodata,
-            confidence=confidence,
-            vrt="any" if vrt else "beside",
-        )
+        numbers: dict[str, Any] = {"tile": tile, "overlap": overlap, "batch": batch, "nodata": nodata}
+        kinds: dict[str, Any] = {"device": device, "dtype": dtype, "backend": backend, "sensor": sensor}
+        places: dict[str, Any] = {"bands": bands, "mask": mask, "dilate": dilate, "feather": feather, "sar": sar}
+        dates: dict[str, Any] = {"references": tuple(reference or ()), "reference_mask": reference_mask}
+        rules: dict[str, Any] = {"unseen": unseen, "confidence": confidence, "vrt": "any" if vrt else "beside"}
+        options = RestoreOptions(**numbers, **kinds, **places, **dates, **rules)
         again = {"overwrite": overwrite, "resume": resume}
         work = _plan if dry_run else partial(_restore, again=again)
-        scenes = _scenes(paths)
-        if len(scenes) == 1:
-            voice.result(*work(voice, *scenes[0], weights, options))
-        else:
-            _each(voice, scenes, lambda scene, target: work(voice, scene, target, weights, options))
+        _each(voice, _scenes(paths), lambda scene, target: work(voice, scene, target, weights, options))
 
 
 def _each(voice: Voice, scenes: list[tuple[list[str], str]], work: "Callable[[list[str], str], _Told]") -> None:
-    """Work on one scene after another; one that fails stops no other, and the exit code says so."""
+    """Work on one scene after another; of several, one that fails stops no other, and the exit code says so."""
+    if len(scenes) == 1:
+        voice.result(*work(*scenes[0]))
+        return
     done: list[dict[str, Any]] = []
     failed: dict[str, str] = {}
     for scene, target in scenes:
@@ -199,11 +200,16 @@ def _told_by_restore(result: "RestoreResult") -> Iterator[str]:
     from attcr.restore.walk import LOW_CONFIDENCE, QUALITY_NAMES
 
     total = max(sum(result.pixels.values()), 1)
-    yield f"{result.target}: {result.tiles_run} of {result.tiles} tiles in {duration(result.seconds)}"
+    tiles = f"{result.tiles_run} of {result.tiles} tiles in {duration(result.seconds)}"
+    yield f"{result.target}: mask {result.mask}, {tiles}"
     for name, count in result.pixels.items():
         unmeasured = name == QUALITY_NAMES[LOW_CONFIDENCE] and result.spread is None and not count
         yield f"  {'?' if unmeasured else format(count / total, '.2%'):>7}  {name}"
     if result.spread is None:
         yield "  confidence was not measured: these weights predict no error (--confidence compares eight views)"
-    sides = [result.quality, result.spread, result.preview, result.item]
+    for told in result.references:
+        days = "at an unknown date" if told["days"] is None else f"{told['days']:+d} days"
+        error = "" if told["expected_error"] is None else f", expected error {told['expected_error']:.4f}"
+        yield f"  {told['share']:7.2%}  from {told['name']} ({days}; {told['method']}{error})"
+    sides = [result.quality, result.spread, result.dates, result.preview, result.item]
     yield "beside it: " + ", ".join(path.name for path in sides if path)

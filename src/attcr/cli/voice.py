@@ -16,7 +16,7 @@ import typer
 
 from attcr import __version__
 from attcr.addresses import hide_secrets
-from attcr.errors import AttcrError, AttcrWarning, ConfigError
+from attcr.errors import AllCloudError, AttcrError, AttcrWarning, ConfigError
 
 if TYPE_CHECKING:
     from attcr.restore import Progress
@@ -28,13 +28,19 @@ STAGES = {
     "scenes": "restoring (scenes)",
     "audit": "looking at images",
     "evaluate": "evaluating (images)",
+    "gaps": "filling gaps (windows)",
 }
 """What is counted in each stage, in words."""
 FIRST_LINE, LONGEST_SILENCE = 10.0, 60.0
 """Seconds until the first line of progress where stderr is no terminal, and between later ones at most."""
 EVENTS_A_SECOND = 4
 """Progress events of one stage at most, beside its first and its last."""
-STOPPED = 130
+STOPPED, ALL_CLOUD = 130, 4
+
+
+def exit_code(error: Exception) -> int:
+    """Give the exit code of a command that an error ends."""
+    return ALL_CLOUD if isinstance(error, AllCloudError) else 2 if isinstance(error, AttcrError) else 1
 
 
 class Show(Protocol):
@@ -210,7 +216,7 @@ def speaking(voice: Voice) -> Iterator[Voice]:
             traceback.print_exception(error, file=sys.stderr)
         if voice.progress != "json" or isinstance(error, typer.Exit):
             raise  # `main` says what an AttcrError says
-        code = 2 if isinstance(error, AttcrError) else 1
+        code = exit_code(error)
         voice.error(error, code)
         raise typer.Exit(code) from error
     finally:

@@ -211,7 +211,14 @@ class PairFolder(Dataset[Sample]):
         return np.asarray(_eight_bit_table(self.spec)[image])  # ten times as quick as scaling pixel by pixel
 
 
-def make_sample(inputs: Array, clear: Array, name: str, transform: Transform | None) -> Sample:
-    """Bring two arrays and their name into an item, transformed."""
-    sample: Sample = {"inputs": torch.from_numpy(inputs), "clear": torch.from_numpy(clear), "masks": {}, "name": name}
+def make_sample(
+    inputs: Array, clear: Array, name: str, transform: Transform | None, masks: dict[str, Tensor] | None = None
+) -> Sample:
+    """Bring two arrays, their name and their masks into an item, transformed."""
+    sample: Sample = {
+        "inputs": torch.from_numpy(inputs),
+        "clear": torch.from_numpy(clear),
+        "masks": masks or {},
+        "name": name,
+    }
     return sample if transform is None else transform(sample)

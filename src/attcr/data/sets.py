@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from attcr.data import rice, sen12mscr, tcloud
+from attcr.data import dates, rice, sen12mscr, tcloud
 from attcr.data.listing import Listing, Lists, list_folders
 from attcr.data.pairs import PairFolder, Samples, Transform
 from attcr.data.splits import PARTS, load_split, names_sha256, shipped_splits
@@ -54,6 +54,8 @@ class DataSet:
     """The protocol that it is scored under where none is named."""
     levels: float = 255.0
     """The digital number where a protocol's value is 1: how predictions stored as integers are read."""
+    one: float | None = None
+    """The samples' number where a protocol's value is 1; None is the span of the spec."""
     paper: PaperScores | None = None
 
     def open(
@@ -68,6 +70,11 @@ class DataSet:
         if self.parts and part not in self.parts:
             raise ConfigError(f"{self.name} has no part {part!r}; it has {', '.join(self.parts)}")
         return self.opener(root, part, transform=transform, cache=cache)
+
+    @property
+    def peak(self) -> float:
+        """The samples' number where a protocol's value is 1."""
+        return self.spec.span if self.one is None else self.one
 
     @property
     def listed(self) -> bool:
@@ -168,6 +175,22 @@ def list_files(data: DataSet, root: Path, lists: Lists) -> Listing:
         raise DataNotFoundError(f"{data.name}: {error}. {data.obtain}") from error
 
 
+def _two_dates(name: str, about: str, spec: InputSpec, protocol: str) -> DataSet:
+    """Give the entry of a set of two dates; it is reflectance, and has one part, which is not trained on."""
+    return DataSet(
+        name,
+        about,
+        spec,
+        partial(dates.open_dates, name=name),
+        dates.refuse_audit,
+        dates.HOW_TO_OBTAIN[name],
+        parts=("test",),
+        protocol=protocol,
+        levels=10000.0,
+        one=dates.ONE_REFLECTANCE,
+    )
+
+
 DATASETS: dict[str, DataSet] = {
     data.name: data
     for data in (
@@ -226,6 +249,10 @@ DATASETS: dict[str, DataSet] = {
             "ROOT holds two folders, cloudy and clear, with images of equal names",
             parts=(),
         ),
+        _two_dates("cloudsen12", "two dates of Sentinel-2 L1C with masks by experts", dates.L1C_SPEC, "two-dates"),
+        _two_dates("sen12mscr-pairs", "pairs of SEN12MS-CR in files of their own", dates.L1C_SPEC, "two-dates"),
+        _two_dates("sen12mscrts-146", "a place of SEN12MS-CR-TS on four dates", dates.L1C_SPEC, "two-dates"),
+        _two_dates("haze-20lmr", "haze over Rondonia, L2A, ten bands", dates.L2A_TEN_SPEC, "two-dates-raw"),
     )
 }
 """By the name that `--data` and the sources of a training use."""

@@ -4,8 +4,8 @@
 |---|---|
 | naive | the definition: quadratic, masked, obvious |
 | plain | chunk by chunk in ordinary tensor operations: the explanation, and what is exported |
-| chunked | linear time, its own backward, memory reused: the default |
-| native | a scan in C++, compiled on this machine where ATTCR_NATIVE=1 asks for it |
+| chunked | linear time, its own backward, memory reused: the default where there is no kernel |
+| kernel | compiled code of the wheel: the default on CPUs with AVX2 or AVX-512; ATTCR_KERNEL=0 turns it off |
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from attcr.errors import ConfigError, ShapeError
-from attcr.ops import native
+from attcr.ops import kernel
 from attcr.ops.chunked import chunked_triangular_attention
 from attcr.ops.depthwise import plain_depthwise_conv, split_depthwise_conv
 from attcr.ops.linear import linear_attention
@@ -36,14 +36,14 @@ __all__ = [
     "using",
 ]
 
-Implementation = Literal["naive", "plain", "chunked", "native"]
-Choice = Literal["auto", "naive", "plain", "chunked", "native"]
+Implementation = Literal["naive", "plain", "chunked", "kernel"]
+Choice = Literal["auto", "naive", "plain", "chunked", "kernel"]
 
 _IMPLEMENTATIONS = {
     "naive": naive_triangular_attention,
     "plain": plain_triangular_attention,
     "chunked": chunked_triangular_attention,
-    "native": native.native_triangular_attention,
+    "kernel": kernel.kernel_triangular_attention,
 }
 _region: ContextVar[Choice] = ContextVar("attcr_operator", default="auto")
 
@@ -62,7 +62,7 @@ def triangular_attention(q: Tensor, k: Tensor, v: Tensor, *, impl: Choice = "aut
 
     q, k, v are (B, heads, N, d) before the feature map, all of one shape and dtype; heads is even. The first half
     of the heads sees what comes before (lower triangle), the second half what comes after (upper triangle). The
-    output has the shape and dtype of v; by chunked and native it lies in memory as (B, N, heads, d).
+    output has the shape and dtype of v; by chunked and kernel it lies in memory as (B, N, heads, d).
 
     `impl` names an implementation; "auto" leaves it to `using`, and without that to what is fastest here.
     """
@@ -85,12 +85,15 @@ def chosen(q: Tensor, *, impl: Choice = "auto") -> Implementation:
     _check(impl)
     name = _region_now() if impl == "auto" else impl
     if name == "auto":
-        return "native" if native.ASKED and native.serves(q) else "chunked"
-    if name == "native" and not native.serves(q):
+        return "kernel" if kernel.serves(q) else "chunked"
+    if name == "kernel" and not kernel.serves(q):
+        if not kernel.LANES:
+            raise ConfigError(
+                "impl='kernel' came, and no compiled operator is installed or this processor cannot run it"
+            )
         raise ConfigError(
-            f"impl='native' came with {q.shape[2]} tokens of {q.shape[3]} numbers, {q.dtype} on {q.device.type}; it "
-            f"takes at most {native.MOST_TOKENS} of {', '.join(map(str, native.SIZES))}, float32 or bfloat16 on the "
-            "CPU. Use 'auto' or 'chunked'"
+            f"impl='kernel' came with tokens of {q.shape[3]} numbers, {q.dtype} on {q.device.type}; it takes "
+            f"{', '.join(map(str, kernel.SIZES))} numbers, float32 or bfloat16 on the CPU. Use 'auto' or 'chunked'"
         )
     return name
 
@@ -98,8 +101,8 @@ def chosen(q: Tensor, *, impl: Choice = "auto") -> Implementation:
 def operator_name(device: str, dtype: str) -> Implementation:
     """The implementation for a device ("cpu", "cuda:0") and dtype ("float32", "bfloat16"), to be kept with a result.
 
-    "native" means the scan for all heads and sequences that it serves and "chunked" for the others, which is
-    settled by the network and the size of its tiles.
+    "kernel" means the compiled operator for all heads that it serves and "chunked" for the others, which is settled
+    by the network.
     """
     kind = getattr(torch, dtype, None)
     if not isinstance(kind, torch.dtype):
@@ -107,8 +110,8 @@ def operator_name(device: str, dtype: str) -> Implementation:
     name = _region_now()
     if name != "auto":
         return name
-    served = torch.device(device).type == "cpu" and kind in native.DTYPES
-    return "native" if native.ASKED and served else "chunked"
+    served = torch.device(device).type == "cpu" and kind in kernel.DTYPES
+    return "kernel" if kernel.LANES and served else "chunked"
 
 
 @contextmanager

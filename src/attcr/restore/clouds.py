@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from attcr.errors import ConfigError, SceneError
 from attcr.products import find_bands
 from attcr.restore.options import RestoreOptions
+from attcr.scenes.clouds.find import choose_mask, sensor_of
 from attcr.scenes.clouds.find import find_clouds as detect
-from attcr.scenes.clouds.find import sensor_of
 from attcr.scenes.dataset import gdal
 from attcr.scenes.open import open_scene
 from attcr.sensors import Sensor
@@ -21,17 +21,17 @@ from attcr.sensors import Sensor
 
 def find_clouds(
     source: str | Path | Sequence[str | Path],
-    mask: str = "auto",
+    mask: str | None = None,
     *,
     sensor: str | Sensor | None = None,
     bands: str | Sequence[str] | None = None,
 ) -> NDArray[np.uint8]:
     """Give the clouds of a scene as (H, W): 0 clear, 1 thin cloud or shadow, 2 thick cloud.
 
-    `source` is anything that `restore_scene` takes. `mask` says by what: auto, csmask, s2cloudless, scl[=FILE],
-    qa_pixel[=FILE], or a raster (0 is clear). `sensor` names the product where the scene does not tell, and `bands`
-    which of its bands are red, green and blue, by name or number from 1. What comes out is what `restore_array` takes
-    as `clouds`; the rim around them is not in it.
+    `source` is anything that `restore_scene` takes. `mask` says by what: scl[=FILE], qa_pixel[=FILE], s2cloudless,
+    csmask, auto, or a raster (0 is clear); None chooses as `restore_scene` does. `sensor` names the product where the
+    scene does not tell, and `bands` which of its bands are red, green and blue, by name or number from 1. It is what
+    `restore_array` takes as `clouds`; the rim around them is not in it.
     """
     options = RestoreOptions(mask=mask, sensor=sensor, bands=bands, dilate=0, feather=0)  # type: ignore[arg-type]
     if options.mask == "none":
@@ -43,7 +43,8 @@ def find_clouds(
         if options.bands and (rgb is None or len(rgb) != 3):
             has = " ".join(name or str(i) for i, name in enumerate(names, 1))
             raise SceneError(f"`bands` is {' '.join(options.bands)} and the scene has {has}: name red, green and blue.")
-        detect(scene, options.mask, Path(folder), sensor=product, rim=options.rim, rgb=rgb)
+        by = options.mask or choose_mask(scene, product, rgb)
+        detect(scene, by, Path(folder), sensor=product, rim=options.rim, rgb=rgb)
         with open_scene(Path(folder, "clouds.tif")) as made:
             classes: NDArray[np.uint8] = made.read(0, made.height)[0]
     return classes

@@ -25,12 +25,13 @@ class Outputs:
     has_spread: bool = False
     overwrite: bool = False
     """Whether files of these names are replaced; inputs and folders never are."""
+    has_dates: bool = False
 
     @property
     def rasters(self) -> dict[str, Path]:
         """Layer to its file."""
-        layers = ("quality", "spread") if self.has_spread else ("quality",)
-        return {"restored": self.target, **{name: self._beside(f"_{name}.tif") for name in layers}}
+        made = {"quality": True, "spread": self.has_spread, "dates": self.has_dates}
+        return {"restored": self.target, **{name: self._beside(f"_{name}.tif") for name in made if made[name]}}
 
     @property
     def preview(self) -> Path:

@@ -76,8 +76,8 @@ def _open_raster(href: str, vrt: VrtRule) -> Scene:
 
 def _scene_of(href: str, dataset: DatasetReader, vrt: VrtRule) -> Scene:
     bands = [_band(dataset, href, index) for index in dataset.indexes]
-    alphas = [band for band in bands if band.colour == ColorInterp.alpha]
-    alpha = replace(alphas[0], name="alpha") if alphas and len(bands) > 1 else None
+    last = bands[-1]  # GDAL takes no other for what says where pixels are; one before it is a band like any other
+    alpha = replace(last, name="alpha") if last.colour == ColorInterp.alpha and len(bands) > 1 else None
     kept = tuple(band for band in bands if alpha is None or band.index != alpha.index)
     hints = _hints([href], [dataset])
     identity, files = _identity([href]), _files({href: dataset})

@@ -163,6 +163,16 @@ def write_rows(path: Path, top: int, values: Array) -> None:
         raise SceneError(f"Rows cannot be written to {path}: {_reason(error)}. Is the disk full?") from error
 
 
+def read_rows(path: Path, top: int, bottom: int) -> Array:
+    """Give rows [top, bottom) of a working raster as (C, rows, W)."""
+    try:
+        with rasterio.open(path) as dataset:
+            rows: Array = dataset.read(window=Window(0, top, dataset.width, bottom - top))
+    except (RasterioError, CPLE_BaseError, OSError) as error:
+        raise SceneError(f"Rows cannot be read from {path}: {_reason(error)}. Is the disk sound?") from error
+    return rows
+
+
 def write_mask_rows(path: Path, top: int, mask: NDArray[np.uint8]) -> None:
     """Write rows (rows, W) of a working raster's own mask band, in a file beside it; begin at row 0."""
     if top == 0:
@@ -179,7 +189,7 @@ def finish(path: Path, made: Path, profile: Profile, bands: Sequence[Band]) -> N
     driver, options = FORMATS[_suffix(made)]
     source = _with_nodata_of_each_band(path, bands) if len({band.nodata for band in bands}) > 1 else path
     if driver == "COG":
-        resampling = Resampling.nearest if any(band.colormap for band in bands) else Resampling.average
+        resampling = Resampling.nearest if any(band.colormap or band.counted for band in bands) else Resampling.average
         options = {**options, "overviews": "FORCE_USE_EXISTING" if _add_overviews(path, resampling) else "NONE"}
     rasterio.shutil.copy(source, made, driver=driver, num_threads="ALL_CPUS", **options)
     if driver == "COG":

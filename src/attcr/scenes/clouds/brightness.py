@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.scenes.clouds.masks import CLEAR, THICK, THIN, Classes
+from attcr.scenes.clouds.masks import CLEAR, CLOUD, Classes
 
 
 def classes_of_brightness(picture: NDArray[np.float32]) -> Classes:
@@ -17,6 +17,4 @@ def classes_of_brightness(picture: NDArray[np.float32]) -> Classes:
     brightness = picture.mean(axis=0)
     colour = picture.max(axis=0) - picture.min(axis=0)
     white = colour < 0.15 + 0.1 * brightness
-    thick = white & (brightness > 0.65)
-    thin = white & (brightness > 0.4)
-    return np.where(thick, THICK, np.where(thin, THIN, CLEAR)).astype(np.uint8)
+    return np.where(white & (brightness > 0.4), CLOUD, CLEAR).astype(np.uint8)

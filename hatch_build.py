@@ -1,0 +1,72 @@
+"""Compile the operator's kernel into the wheel where a compiler is at hand; without one the wheel is for any platform.
+
+ATTCR_KERNEL=0 leaves it out. The library needs nothing but the C library, so one wheel serves every Python 3.
+"""
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+SOURCE, LIBRARY = Path("src/attcr/ops/kernel.cpp"), Path("src/attcr/ops/_kernel.so")
+FLAGS = [
+    "-O3", "-std=c++17", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fno-math-errno", "-fno-trapping-math",
+    "-fno-signed-zeros", "-ffp-contract=fast", "-fvisibility=hidden",
+]  # fmt: skip
+SETS: dict[str, dict[str, list[str]]] = {
+    "x86_64": {
+        "avx2": ["-DLANES=8", "-mavx2", "-mfma"],
+        "avx512": ["-DLANES=16", "-mavx512f", "-mavx512vl", "-mavx512bw", "-mavx512dq", "-mfma"],
+    },
+    "aarch64": {"neon": ["-DLANES=4"]},
+}
+"""The instruction sets that are compiled for each machine, as kernel.cpp names them."""
+TAGS = "manylinux_2_17"
+"""The oldest system the library runs on: it asks for no symbol newer than glibc 2.17."""
+
+
+def compile_kernel(folder: Path, target: Path, machine: str, compiler: list[str]) -> None:
+    """Compile the kernel in `folder` for a machine, and link it into `target`."""
+    with tempfile.TemporaryDirectory() as room:
+        objects = []
+        for isa, flags in {"": [], **SETS[machine]}.items():
+            made = f"{room}/{isa or 'calls'}.o"
+            named = [f"-DISA={isa}"] if isa else []
+            _run([*compiler, *FLAGS, *flags, *named, "-c", str(folder / SOURCE), "-o", made])
+            objects.append(made)
+        linked = f"{room}/kernel.so"
+        _run([*compiler, "-shared", "-nodefaultlibs", "-s", *objects, "-lc", "-lgcc", "-o", linked])
+        target.write_bytes(Path(linked).read_bytes())
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise OSError(f"{shlex.join(command)}\n{done.stderr[-2000:]}")
+
+
+class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Put the compiled kernel into wheels and editable installs."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, and name the platform in the wheel; a failure leaves a wheel for any platform."""
+        folder, machine = Path(self.root), platform.machine()
+        library = folder / LIBRARY
+        library.unlink(missing_ok=True)
+        if os.environ.get("ATTCR_KERNEL") == "0" or sys.platform != "linux" or machine not in SETS:
+            return
+        try:
+            compile_kernel(folder, library, machine, shlex.split(os.environ.get("CXX") or "c++"))
+        except OSError as error:
+            self.app.display_warning(f"attcr is built without its compiled operator, and runs slower on CPUs: {error}")
+            return
+        build_data["artifacts"].append(f"/{LIBRARY}")
+        if version != "editable":
+            build_data["pure_python"] = False
+            build_data["tag"] = f"py3-none-{TAGS}_{machine}"

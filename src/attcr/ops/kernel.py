@@ -1,0 +1,133 @@
+"""The operator as compiled code that comes with the wheel: the default on CPUs with AVX2 or AVX-512.
+
+Chunk by chunk as in `plain`, with the chunk in registers and the sums compensated: rounding does not grow with the
+number of tokens. The library is loaded with ctypes and knows nothing of torch. Where it is not there (a wheel for any
+platform, an older processor) or ATTCR_KERNEL=0 says so, the chunked operator runs.
+"""
+
+import ctypes
+import os
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from attcr.ops.chunked import empty_tokens
+
+SIZES = (8, 12, 16, 24, 32, 48)
+"""Head dims that are compiled."""
+DTYPES = (torch.float32, torch.bfloat16)
+LIBRARY = Path(__file__).with_name("_kernel.so")
+
+
+def serves(q: Tensor) -> bool:
+    """Whether the kernel can take tokens like q; no where their number is free in a graph that is being exported."""
+    here = LANES > 0 and q.device.type == "cpu"
+    return here and q.dtype in DTYPES and q.shape[3] in SIZES and isinstance(q.shape[2], int)
+
+
+def kernel_triangular_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Linear in time and memory, for tokens that it `serves`; shapes as `triangular_attention`."""
+    out: Tensor = _attend(q, k, v)[0]
+    return out
+
+
+@torch.library.custom_op("attcr::kernel_triangular_attention", mutates_args=())
+def _attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Give the output, and for the backward the normaliser."""
+    out, z = _empty_results(q, k, v)
+    _run({"q": _dense(q), "k": _dense(k), "v": _dense(v), "out": out}, z)
+    return out, z
+
+
+@_attend.register_fake
+def _empty_results(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    return empty_tokens(v), q.new_empty(*q.shape[:3], 1, dtype=torch.float32)
+
+
+@torch.library.custom_op("attcr::kernel_triangular_attention_backward", mutates_args=())
+def _attend_backward(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, z: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Give the gradients to q, k and v."""
+    dq, dk, dv = _empty_grads(grad, q, k, v, out, z)
+    came = {"grad": grad, "q": q, "k": k, "v": v, "out": out}
+    _run({**{name: _dense(x) for name, x in came.items()}, "dq": dq, "dk": dk, "dv": dv}, z.contiguous())
+    return dq, dk, dv
+
+
+@_attend_backward.register_fake
+def _empty_grads(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, z: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    return empty_tokens(q), empty_tokens(k), empty_tokens(v)
+
+
+def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.save_for_backward(*inputs, *output)
+
+
+def _backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return _attend_backward(grad, *ctx.saved_tensors)  # type: ignore[attr-defined, no-any-return]
+
+
+_attend.register_autograd(_backward, setup_context=_save)
+
+
+def _dense(x: Tensor) -> Tensor:
+    return x if x.stride(3) == 1 else x.contiguous()
+
+
+class _Tokens(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("batch", ctypes.c_int64),
+        ("head", ctypes.c_int64),
+        ("token", ctypes.c_int64),
+    )
+
+
+class _Job(ctypes.Structure):
+    _fields_ = (
+        *((name, _Tokens) for name in ("q", "k", "v", "out", "grad", "dq", "dk", "dv")),
+        ("z", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("batch", "heads", "tokens")),
+        *((name, ctypes.c_int32) for name in ("dim", "bfloat16", "threads", "backward")),
+    )
+
+
+def _run(tensors: dict[str, Tensor], z: Tensor, *, width: int | None = None, threads: int | None = None) -> None:
+    """Run the kernel on tensors named as in its job, with vectors of `width` floats."""
+    assert _library is not None  # `serves` said so
+    q = tensors["q"]
+    batch, heads, tokens, dim = q.shape
+    job = _Job(
+        **{name: _Tokens(x.data_ptr(), *x.stride()[:3]) for name, x in tensors.items()},
+        z=z.data_ptr(),
+        batch=batch,
+        heads=heads,
+        tokens=tokens,
+        dim=dim,
+        bfloat16=q.dtype == torch.bfloat16,
+        threads=threads or torch.get_num_threads(),
+        backward="grad" in tensors,
+    )
+    failed = _library.attcr_run(ctypes.byref(job), width or LANES)
+    if failed:
+        reason = "there is no memory for it" if failed == 2 else f"heads of {dim} numbers were not compiled"
+        raise RuntimeError(f"The compiled operator did not run on {tuple(q.shape)}: {reason}")
+
+
+def _load() -> ctypes.CDLL | None:
+    """Load the library that came with the wheel, if there is one for this system and it is not turned off."""
+    if os.environ.get("ATTCR_KERNEL") == "0" or not LIBRARY.exists():
+        return None
+    try:
+        return ctypes.CDLL(str(LIBRARY))
+    except OSError:  # built for another system
+        return None
+
+
+_library = _load()
+LANES: int = _library.attcr_lanes() if _library else 0
+"""The floats in a vector of the code that runs here: 16 (AVX-512), 8 (AVX2), 4 (NEON), or 0 where there is none."""
