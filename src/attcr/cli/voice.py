@@ -157,12 +157,12 @@ class _Lines:
     def __call__(self, stage: str, done: int, total: int, megapixels: float = 0.0) -> None:
         now = time.monotonic()
         elapsed = now - self._began.setdefault(stage, now)
-        if now < self._next:
+        if now < self._next or not 0 < done < total:
             return
         self._pause = min(2 * self._pause, LONGEST_SILENCE)
         self._next = now + self._pause
         rate = f", {megapixels / elapsed:.2f} MP/s" if megapixels and elapsed else ""
-        left = f", about {duration(elapsed / done * (total - done))} left" if done and elapsed else ""
+        left = f", about {duration(elapsed / done * (total - done))} left" if elapsed else ""
         typer.echo(f"{STAGES[stage]}: {done} of {total}{rate}{left}", err=True)
 
 

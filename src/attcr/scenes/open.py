@@ -111,7 +111,7 @@ def _open_archive(path: Path, vrt: VrtRule) -> Scene:
     except (OSError, zipfile.BadZipFile, tarfile.TarError, ValueError, NotImplementedError) as error:
         raise SceneError(f"{path} cannot be read as an archive: {error}. Fetch it again.") from error
     system = "/vsizip/" if path.suffix.lower() == ".zip" else "/vsitar/"
-    hrefs = [f"{system}{path.resolve()}/{name}" for name in _band_files(sorted(members), path)]
+    hrefs = [f"{system}{path.resolve()}/{name.removeprefix('./')}" for name in _band_files(sorted(members), path)]
     return _open_files(hrefs, str(path), vrt)
 
 
