@@ -114,7 +114,7 @@ def _score_pair(target: Path, reference: Path, draw: np.random.Generator) -> Ite
     for row in range(0, height - WINDOW + 1, WINDOW):
         for col in range(0, width - WINDOW + 1, WINDOW):
             here = (slice(None), slice(row, row + WINDOW), slice(col, col + WINDOW))
-            whole = (meant[here] > 0).all(axis=0), (seen[here] > 0).all(axis=0)
+            whole: list[NDArray[np.bool_]] = [np.asarray((one[here] > 0).all(axis=0)) for one in (meant, seen)]
             if any((~one).mean() > MOST_BLANK for one in whole):
                 continue
             gap = draw_gap((WINDOW, WINDOW), draw.uniform(*COVER), draw)
@@ -233,8 +233,6 @@ def _read(path: Path) -> tuple[Float32, list[str]]:
     with rasterio.open(path) as source:
         values = source.read()
         names = [name or "" for name in source.descriptions]
-    if not any(names) and len(names) == 13:
-        names = ["B01", "B02", "B03", "B04", "B05", "B06", "B07", "B08", "B8A", "B09", "B10", "B11", "B12"]
     return (values / (10_000 if values.max() > 10 else 1)).astype(np.float32), names
 
 

@@ -214,13 +214,13 @@ def regression(seen: Seen) -> Harmoniser:
         here = _Moments.of(seen.around[:, row])
         spread, common = here.spread.transpose(2, 0, 1), here.common.transpose(2, 0, 1)
         slopes = np.linalg.solve(spread + SLACK * some, common + SLACK * prior)
-        fields[:-bands, row] = slopes.transpose(1, 2, 0).reshape(bands * bands, -1)
-        fields[-bands:, row] = here.level - np.einsum("wij,iw->jw", slopes, here.mean)
+        fields[bands:, row] = slopes.transpose(1, 2, 0).reshape(bands * bands, -1)
+        fields[:bands, row] = here.level - np.einsum("wij,iw->jw", slopes, here.mean)
 
     def apply(values: Float32, rows: Array, cols: Array) -> Float32:
-        out = seen.cells.interpolate(fields[-bands:], rows, cols)
+        out = seen.cells.interpolate(fields[:bands], rows, cols)
         for i in range(bands):
-            out += seen.cells.interpolate(fields[i * bands : (i + 1) * bands], rows, cols) * values[i]
+            out += seen.cells.interpolate(fields[(i + 1) * bands : (i + 2) * bands], rows, cols) * values[i]
         return out
 
     return apply

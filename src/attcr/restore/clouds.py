@@ -16,7 +16,7 @@ from attcr.scenes.clouds.find import choose_mask, sensor_of
 from attcr.scenes.clouds.find import find_clouds as detect
 from attcr.scenes.dataset import gdal
 from attcr.scenes.open import open_scene
-from attcr.sensors import Sensor
+from attcr.sensors import RGB, Sensor
 
 
 def find_clouds(
@@ -40,7 +40,7 @@ def find_clouds(
         product = sensor_of(scene, options.sensor)
         names = [band.name for band in scene.bands]
         rgb = find_bands(product, names, options.bands) if options.bands else None
-        if options.bands and (rgb is None or len(rgb) != 3):
+        if options.bands and (rgb is None or len(rgb) != len(RGB)):
             has = " ".join(name or str(i) for i, name in enumerate(names, 1))
             raise SceneError(f"`bands` is {' '.join(options.bands)} and the scene has {has}: name red, green and blue.")
         by = options.mask or choose_mask(scene, product, rgb)

@@ -159,7 +159,7 @@ def told_references(job: Prepared, folder: Path) -> list[dict[str, Any]]:
 
 def _told_file(href: str, identity: tuple[str, ...] | None) -> dict[str, Any]:
     """Give what tells an input from a changed one, but for when it was written: the same work gives the same bytes."""
-    if identity is None or len(identity) < 4:
+    if identity is None or not identity[1:]:
         return {"name": redact(href)}
     if local_file(href) is not None:
         return {"name": redact(href), "bytes": int(identity[1]), "ends_sha256": identity[3]}
