@@ -636,6 +636,14 @@ RESTORE = [
         ("cloud-is-not-told", "if not state.left:", "if True:"),
     ),
     *of(
+        "scenes/clouds/brightness.py",
+        ("tests/scenes/clouds/test_brightness.py",),
+        ("soil-is-cloud", "& (blue > BLUE_TO_RED * red)", ""),
+        ("brightest-counts", "picture.min(axis=0) > DARKEST", "picture.max(axis=0) > DARKEST"),
+        ("roofs-are-cloud", "SMALLEST = 5", "SMALLEST = 3"),
+        ("cloud-ends-with-the-picture", 'np.pad(bright, edge, mode="edge")', "np.pad(bright, edge)"),
+    ),
+    *of(
         "scenes/clouds/opaque.py",
         ("tests/scenes/clouds/test_opaque.py",),
         ("sand-is-cloud", "& (darkest >= GREY * brightest)", ""),
