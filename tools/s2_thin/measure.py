@@ -88,7 +88,7 @@ class Certainty:
         """Give the mean error without these shares of the pixels, the least certain, as a share of that of all."""
         errors, scales = np.concatenate(self._errors), np.concatenate(self._scales)
         kept = [errors[scales <= np.quantile(scales, 1 - share)].mean() for share in shares]
-        return np.asarray(kept / errors.mean())
+        return np.asarray(np.array(kept) / errors.mean())
 
     def curve(self, bins: int = 12) -> Array:
         """Give (2, bins) of the values ordered by scale: the mean scale, and the error that 68 % are within."""
