@@ -28,7 +28,7 @@ LAYERS = [
     {"export"},
     {"data"},
     {"protocols", "viz"},
-    {"evaluate", "gates"},
+    {"evaluate", "gates", "bench"},
     {"train"},
     {"scenes"},
     {"references"},

@@ -7,6 +7,7 @@ import typer
 
 from attcr import __version__
 from attcr.cli.arguments import Naming
+from attcr.cli.bench import bench
 from attcr.cli.data import audit, evaluate
 from attcr.cli.export import export
 from attcr.cli.fleet import fleet
@@ -53,6 +54,7 @@ app.command()(gates)
 app.command(cls=Naming)(info)
 app.command(cls=Naming)(convert)
 app.command()(export)
+app.command()(bench)
 
 
 def main() -> None:
