@@ -7,6 +7,7 @@ import typer
 
 from attcr import __version__
 from attcr.cli.arguments import Naming, NamingGroup
+from attcr.cli.bench import bench
 from attcr.cli.data import audit, evaluate
 from attcr.cli.export import export
 from attcr.cli.fleet import fleet
@@ -43,7 +44,7 @@ def _root(
 
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
-for command in (demo, restore, weights, evaluate, audit, gates, info, convert, export):
+for command in (demo, restore, weights, evaluate, audit, gates, info, convert, export, bench):
     app.command(cls=Naming)(command)
 app.command(cls=Naming, context_settings=_PASSED_ON, add_help_option=False)(train)
 app.command(cls=Naming, context_settings=_PASSED_ON, add_help_option=False)(ablate)
@@ -53,7 +54,8 @@ EXTRAS = {
     "PIL": "data", "rasterio": "scenes", "rio_cogeo": "scenes", "pystac": "scenes", "scipy": "scenes",
     "torchmetrics": "eval", "skimage": "eval", "matplotlib": "eval", "lightning": "train", "jsonargparse": "train",
     "tensorboard": "train", "huggingface_hub": "hub", "fsspec": "hub", "obstore": "fleet", "pyarrow": "fleet",
-    "pystac_client": "fleet", "stac_geoparquet": "fleet", "ray": "ray",
+    "pystac_client": "fleet", "stac_geoparquet": "fleet", "ray": "ray", "onnxruntime": "onnx", "onnx": "onnx",
+    "openvino": "openvino",
 }  # fmt: skip
 """Libraries that may not be installed, and what to install for each."""
 

@@ -243,7 +243,7 @@ def _attention(graph: _Graph, x: str, name: str, config: Mapping[str, Any], stag
     if heads < 2 or heads % 2 or channels % heads:
         raise ValueError(f"{heads} heads must be even and divide {channels} channels")
     dim = channels // heads
-    attend = _linear if config["attention"] == "linear" else _triangular
+    attend = {"triangular": _triangular, "linear": _linear, "none": _hand_on}[config["attention"]]
     query = _tokens(graph, graph.conv(x, f"{name}.query"), heads, dim)
     attended = []
     for number, scale in enumerate(config["scales"][stage]):
@@ -272,6 +272,11 @@ def _phi(graph: _Graph, x: str) -> str:
     """ELU + 1, written so that nothing is lost far below zero."""
     below = graph.add("Exp", graph.add("Min", x, graph.numbers(0, np.float32)))
     return graph.add("Add", graph.add("Relu", x), below)
+
+
+def _hand_on(graph: _Graph, query: str, keys: str, values: str, heads: int, dim: int) -> str:
+    """No attention at all, to measure what it costs."""
+    return values
 
 
 def _linear(graph: _Graph, query: str, keys: str, values: str, heads: int, dim: int) -> str:
