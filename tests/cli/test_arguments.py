@@ -14,7 +14,7 @@ from attcr.cli import app
 from attcr.sensors import SENSORS
 
 SOURCE = Path(__file__).parents[2] / "src" / "attcr"
-COMMANDS = [["demo"], ["restore"], ["weights"], ["evaluate"], ["audit"], ["gates"], ["info"], ["convert"]]
+COMMANDS = [["demo"], ["restore"], ["weights"], ["evaluate"], ["audit"], ["gates"], ["info"], ["convert"], ["export"]]
 COMMANDS += [["fleet", command] for command in ("plan", "run", "status", "retry")]
 runner = CliRunner()
 

@@ -24,6 +24,8 @@ def events(text: str) -> list[dict[str, object]]:
         ("give `mask=scl=FILE`", "give --mask scl=FILE", "give --set mask=scl=FILE"),
         ("say so with `vrt=any`.", "say so with --vrt.", "say so with --set vrt=any."),
         ("replace it with `overwrite`.", "replace it with --overwrite.", "replace it with --set overwrite=...."),
+        ("give `references`", "give --reference", "give --set references=..."),
+        ("see `reference_mask=none`", "see --reference-mask none", "see --set reference_mask=none"),
         ("are for `engine=ray`", "are for --engine ray", "are for --engine ray"),
         *((text, text, text) for text in ["the folder `mine`, `pip install x`"]),
     ],

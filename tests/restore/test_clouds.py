@@ -28,7 +28,7 @@ def test_clouds_are_found_in_the_bands_that_are_named(tmp_path: Path) -> None:
     with pytest.raises(SceneError, match="`bands` is 3 2 and the scene has 1 2 3 4: name red, green and blue"):
         attcr.find_clouds(path, sensor="s2-l2a", bands="3,2")
     with pytest.raises(SceneError, match="red, green and blue"):
-        attcr.find_clouds(path, sensor="s2-l2a")
+        attcr.find_clouds(path, "auto", sensor="s2-l2a")
 
 
 def test_a_mask_of_ones_own_is_read_as_classes(tmp_path: Path) -> None:

@@ -1,5 +1,9 @@
 """Options as people write them."""
 
+import re
+from dataclasses import fields
+from pathlib import Path
+
 import pytest
 
 import attcr
@@ -21,3 +25,15 @@ def test_a_product_is_known_in_any_case() -> None:
     assert attcr.RestoreOptions(sensor="S2-L2A-N0400") == attcr.RestoreOptions(sensor="s2-l2a-n0400")
     with pytest.raises(ConfigError, match="There is no sensor 'l8'; `sensor` is one of rgb8, picture"):
         attcr.RestoreOptions(sensor="L8")
+
+
+def test_every_option_is_documented() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "restore.md").read_text()
+    table = text[text.index("| `RestoreOptions(...)`") : text.index("## Which weights fit")]
+    told = {
+        name
+        for row in table.splitlines()[2:]
+        if row.startswith("|")
+        for name in re.findall(r"`(\w+)`", row.split("|")[1])
+    }
+    assert told == {field.name for field in fields(attcr.RestoreOptions)}

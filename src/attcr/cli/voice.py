@@ -241,9 +241,9 @@ _OPTION = re.compile(r"`(?P<name>[a-z_]+)(?:=(?P<value>[^`]*))?`")
 _SWITCHES = ("vrt", "overwrite", "resume", "confidence")
 _OF_A_SCENE = (
     *("sensor", "mask", "bands", "sar", "nodata", "tile", "overlap", "batch", "device", "dtype", "dilate", "feather"),
-    *_SWITCHES,
+    *("unseen", "references", "reference_mask", "backend", *_SWITCHES),
 )
-_OTHERS = ("engine", "gpus", "address", "collection", "workers", "threads", "slots")
+_OTHERS = ("weights", "engine", "gpus", "address", "collection", "workers", "threads", "slots")
 
 
 def as_flags(text: str, *, fleet: bool = False) -> str:
@@ -258,7 +258,8 @@ def as_flags(text: str, *, fleet: bool = False) -> str:
             return found[0]
         if fleet and name in _OF_A_SCENE:
             return f"--set {name}={'...' if value is None else value}"
-        return f"--{name}" if value is None or name in _SWITCHES else f"--{name} {value}"
+        dashed = "--reference" if name == "references" else f"--{name.replace('_', '-')}"
+        return dashed if value is None or name in _SWITCHES else f"{dashed} {value}"
 
     return _OPTION.sub(flag, text)
 

@@ -187,7 +187,7 @@ def make_job(out: str, weights: str, options: RestoreOptions, fleet: FleetOption
     if suffix == ".xml":
         raise ConfigError(
             f"{redact(weights)} has its numbers in a second file, and one travels to the workers: give weights or "
-            ".onnx, with --set backend=openvino."
+            ".onnx, with `backend=openvino`."
         )
     content = _read(weights)
     threads = fleet.threads or (1 if fleet.engine == "ray" else 0)

@@ -83,8 +83,8 @@ def _from_file(path: Path, device: str, dtype: str, threads: int, backend: Backe
         if error.name != "torch":
             raise
         raise ConfigError(
-            "torch is not installed. Install it, or run these weights without it: --backend openvino "
-            "(pip install 'attcr[openvino]') or --backend onnxruntime (pip install 'attcr[onnx]')."
+            "torch is not installed. Install it, or run these weights without it: `backend=openvino` "
+            "(pip install 'attcr[openvino]') or `backend=onnxruntime` (pip install 'attcr[onnx]')."
         ) from error
     return TorchPredictor.from_weights(path, device=device, dtype=dtype, threads=threads)
 

@@ -261,7 +261,7 @@ def _with_mask(
         )
     if options.unseen != "keep" and (mask == "none" or "thick" in predictor.spec.removes):
         why = "there is no mask" if mask == "none" else "these weights remove thick cloud too"
-        warnings.warn(f"--unseen {options.unseen} has no effect: {why}.", AttcrWarning, stacklevel=5)
+        warnings.warn(f"`unseen={options.unseen}` has no effect: {why}.", AttcrWarning, stacklevel=5)
     return replace(options, mask=mask)
 
 
@@ -277,7 +277,9 @@ def _predictor(model: nn.Module | str | Path | Predictor, whole: Scene, options:
     if model != NO_WEIGHTS:
         return open_predictor(model, device=options.device, dtype=options.dtype, backend=options.backend)
     if not options.references:
-        raise ConfigError("--weights none fills clouds from other dates, and no date came: give them with --reference.")
+        raise ConfigError(
+            "`weights=none` fills clouds from other dates, and no date came: give them with `references`."
+        )
     product, names = sensor_of(whole, options.sensor), [band.name for band in whole.bands]
     if options.bands:
         told = band_names(product, names)
@@ -293,7 +295,7 @@ def _references(job: Prepared) -> tuple[Reference, ...]:
         return ()
     if job.mask == "none":
         raise SceneError(
-            "References fill what is under cloud, and there is no mask that tells: choose one with --mask."
+            "References fill what is under cloud, and there is no mask that tells: choose one with `mask`."
         )
     centres = {slot.name: slot.wavelength for slot in job.predictor.spec.bands}
     beside = Beside(job.scene, job.product, job.slots, [centres[name] for name in job.slots])

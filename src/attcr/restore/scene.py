@@ -286,7 +286,7 @@ def _tell_of_cloud_left(job: Prepared, state: State) -> None:
     if not any(count for value, count in enumerate(state.pixels) if value not in (NODATA, CLOUD_LEFT)):
         raise AllCloudError(
             f"All of {job.scene.source} is under cloud that these weights do not remove, so nothing was written: take "
-            "another date, or weights that remove thick cloud; --unseen fill lets the network paint over it."
+            "another date, or weights that remove thick cloud; `unseen=fill` lets the network paint over it."
         )
     total = sum(state.pixels) - state.pixels[NODATA] + (state.left if job.options.unseen == "nodata" else 0)
     became = {

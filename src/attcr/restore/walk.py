@@ -320,7 +320,7 @@ def blank_of(nodata: float | None, sensor: Sensor, dtype: np.dtype[Any]) -> floa
     if not known and dtype.kind != "f":
         raise SceneError(
             f"Cloud that the weights do not remove is to become no data, and the scene ({dtype}) declares no value for "
-            "that: give one with --nodata, or leave the cloud as it is (--unseen keep)."
+            "that: give one with `nodata`, or leave the cloud as it is (`unseen=keep`)."
         )
     return float(known[0]) if known else float("nan")
 

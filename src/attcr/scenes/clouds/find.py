@@ -61,8 +61,8 @@ def choose_mask(scene: Scene, sensor: Sensor, rgb: Sequence[int] | None = None) 
     if _rgb_bands(sensor, names, rgb):
         return "auto"
     raise SceneError(
-        f"{scene.source} brings no cloud mask, and there is no detector here for its bands: give a raster with --mask "
-        "FILE (0 is clear), or restore every pixel with --mask none."
+        f"{scene.source} brings no cloud mask, and there is no detector here for its bands: give a raster with "
+        "`mask` (0 is clear), or restore every pixel with `mask=none`."
     )
 
 
