@@ -69,14 +69,15 @@ def _sen12mscr(data: Path) -> Iterator[tuple[Picture, Picture]]:
 
 
 def _picture(path: Path) -> Picture:
-    return np.asarray(Image.open(path).convert("RGB")).transpose(2, 0, 1) / np.float32(255)
+    planes = np.asarray(Image.open(path).convert("RGB"), np.float32).transpose(2, 0, 1)
+    return np.asarray(planes / np.float32(255))
 
 
 def _reflectance(path: Path) -> Picture:
     """Give red, green and blue of 13 bands as a picture shows them."""
     with rasterio.open(path) as raster:
         values: NDArray[Any] = raster.read([4, 3, 2])
-    return np.clip(values.astype(np.float32) * np.float32(1e-4 / PICTURE_WHITE), 0, 1)
+    return np.asarray(np.clip(values.astype(np.float32) * np.float32(1e-4 / PICTURE_WHITE), 0, 1))
 
 
 if __name__ == "__main__":

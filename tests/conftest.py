@@ -50,6 +50,19 @@ def s3(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         os.environ.update(before)
 
 
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 4 MiB in memory, where this user may mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = shutil.which("mount")
+    command = [str(mount), "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    if mount is None or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("no right to mount a small disk")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

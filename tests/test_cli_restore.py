@@ -154,3 +154,39 @@ except SystemExit:
     assert not {"torch", "rasterio"} & set(sys.modules)
 """
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def test_several_pictures_go_into_a_folder_and_a_bad_one_stops_no_other(tmp_path: Path, weights: Path) -> None:
+    first = make(tmp_path / "a.png", noise("uint8", (3, 40, 40)), driver="PNG")
+    floats = np.linspace(0.1, 0.9, 4800, dtype=np.float32).reshape(3, 40, 40)
+    last = make(tmp_path / "c.tif", floats, photometric="RGB", **UTM)
+    (tmp_path / "b.tif").write_text("no raster")
+    (tmp_path / "out").mkdir()
+    options = ("--weights", weights, "--json", "--progress", "json")
+    done = run(first, tmp_path / "b.tif", last, tmp_path / "out", *options)
+    assert done.returncode == 3, done.stderr
+    told = json.loads(done.stdout)
+    assert [Path(scene["target"]).name for scene in told["scenes"]] == ["a.png", "c.tif"]
+    assert list(told["failed"]) == [str(tmp_path / "b.tif")]
+    assert read(tmp_path / "out" / "a.png").shape == read(tmp_path / "out" / "c.tif").shape == (3, 40, 40)
+    events = [json.loads(line) for line in done.stderr.splitlines()]
+    assert {event["event"] for event in events} == {"start", "progress", "warning", "result"}
+    warned = [event["message"] for event in events if event["event"] == "warning"]
+    assert any("cannot be opened as a raster" in text for text in warned)
+    assert any("say --sensor picture" in text for text in warned)
+    restored = [event for event in events if event.get("stage") == "restore"]
+    assert (restored[0]["done"], restored[0]["total"], restored[-1]["done"]) == (0, 1, 1)
+    assert events[-1]["result"] == told
+
+
+def test_four_bands_without_names_are_restored_by_their_numbers(tmp_path: Path, weights: Path) -> None:
+    values = np.full((4, 80, 80), 800, np.uint16)
+    values[:, 20:40, 20:40] = 9000
+    scene = make(tmp_path / "in.tif", values, **UTM)
+    options = ("--sensor", "S2-L2A", "--bands", "3,2,1", "--mask", "auto", "--dilate", 0, "--feather", 0, "--quiet")
+    done = run(scene, tmp_path / "out.tif", "--weights", weights, *options)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    quality = read(tmp_path / "out_quality.tif")[0]
+    assert (quality[25:35, 25:35] > 1).all()
+    assert (quality[50:] == 1).all()

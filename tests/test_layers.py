@@ -29,7 +29,7 @@ LAYERS = [
     {"data"},
     {"protocols", "viz"},
     {"two_dates"},
-    {"evaluate", "gates"},
+    {"evaluate", "gates", "gaps", "bench"},
     {"train"},
     {"scenes"},
     {"restore"},

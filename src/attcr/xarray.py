@@ -53,7 +53,7 @@ class RestoreAccessor:
         """
         options = options or RestoreOptions()
         band, row, col = self._dims()
-        predictor = open_predictor(model, device=options.device, dtype=options.dtype)
+        predictor = open_predictor(model, device=options.device, dtype=options.dtype, backend=options.backend)
         array = self._array.transpose(band, row, col)
         options = replace(options, nodata=_nodata(array) if options.nodata is None else options.nodata)
         cloudy = None

@@ -23,7 +23,7 @@ COUNTS = {
     "kills of restore": (10, 200),
     "kills of local fleets": (10, 150),
     "kills of S3 fleets": (10, 100),
-    "kills of Ray drivers": (2, 50),
+    "kills of Ray drivers": (0, 50),  # tests/fleet/test_ray.py kills a worker, a node and a driver in the gate
 }
 """Attack to how many seeds in the gate, and by hand."""
 
@@ -32,6 +32,8 @@ def seeds_of(attack: str) -> range:
     """Give the seeds to try, or skip where others are asked for."""
     asked = os.environ.get("ATTCR_ATTACKS", "")
     gate, by_hand = COUNTS[attack]
+    if not asked and not gate:
+        pytest.skip(f"by hand only: ATTCR_ATTACKS={attack!r}={by_hand}")
     if not asked or asked == "all":
         return range(by_hand if asked else gate)
     for one in asked.split(","):
@@ -59,11 +61,11 @@ class Record:
         if time.monotonic() - self._told > 5:
             self._log()
 
-    def check(self, outcomes: int | None = None) -> None:
+    def check(self) -> None:
         """See that nothing went wrong and every seed has an outcome."""
         self._log()
         assert not self.wrong, f"{self.attack}: {json.dumps(self.wrong, indent=1, default=str)[:5000]}"
-        assert self.counts.total() == len(self.seeds) if outcomes is None else outcomes
+        assert self.counts.total() == len(self.seeds)
 
     def _log(self) -> None:
         self._told = time.monotonic()

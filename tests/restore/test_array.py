@@ -372,6 +372,7 @@ def test_a_changed_default_is_counted() -> None:
         "tile": 256,
         "overlap": 32,
         "dtype": "float32",
+        "backend": "auto",
         "sensor": None,
         "bands": None,
         "mask": None,
@@ -381,4 +382,6 @@ def test_a_changed_default_is_counted() -> None:
         "sar": None,
         "nodata": None,
         "confidence": False,
+        "references": (),
+        "reference_mask": None,
     }

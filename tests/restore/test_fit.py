@@ -94,10 +94,10 @@ def test_where_the_product_is_not_told_the_remedy_is(tmp_path: Path) -> None:
         {fit.weights: fit.reason for fit in fits}
         for fits in (which_weights(source), which_weights(source, sensor="s2-l2a"))
     )
-    assert "name it with --sensor (s2-l1c, " in untold["rgb-thin"]
-    assert "--sensor" not in told["rgb-thin"]
+    assert "name it with `sensor` (s2-l1c, " in untold["rgb-thin"]
+    assert "`sensor`" not in told["rgb-thin"]
     assert untold["s2-thin"].startswith("The weights take s2-l1c, s2-l2a, ")
-    assert "name it with --sensor (s2-l1c, " in untold["s2-thin"]
+    assert "name it with `sensor` (s2-l1c, " in untold["s2-thin"]
     assert told["s2-thin"].startswith("removes thin cloud from blue (B02), green (B03), red (B04), nir (B08).")
 
 

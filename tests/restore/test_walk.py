@@ -281,7 +281,7 @@ def test_thick_cloud_becomes_no_data_where_there_is_a_value_for_it() -> None:
     image, quality = left_by("nodata", nodata=7)
     assert image == [126, 126, 126, 113, 7, 7, 7, 7]
     assert quality == [2, 2, 2, 2, 0, 0, 0, 0]
-    with pytest.raises(SceneError, match=r"\(uint8\) declares no value for that: give one with --nodata"):
+    with pytest.raises(SceneError, match=r"\(uint8\) declares no value for that: give one with `nodata`"):
         left_by("nodata")
     floats = np.full((3, 8, 8), 0.1, np.float32)
     out = restore_array(floats, THIN_ONLY, clouds=LINE, options=RestoreOptions(dilate=0, feather=0, unseen="nodata"))
@@ -375,16 +375,16 @@ def test_no_mask_is_told_and_so_is_an_option_without_effect(tmp_path: Path) -> N
     source, mask = scl_scene(tmp_path, np.full((40, 48), 10))
     with pytest.warns(AttcrWarning, match="every pixel is restored, cloud or not"), gdal():
         prepare(source, Watching(), EVERYWHERE).whole.close()
-    with pytest.warns(AttcrWarning, match="--unseen fill has no effect: there is no mask"), gdal():
+    with pytest.warns(AttcrWarning, match="`unseen=fill` has no effect: there is no mask"), gdal():
         prepare(source, Watching(), replace(EVERYWHERE, unseen="fill")).whole.close()
     every = Watching(spec=replace(ANY_BANDS, removes=("thin", "thick")))
-    with pytest.warns(AttcrWarning, match="--unseen fill has no effect: these weights remove thick"), gdal():
+    with pytest.warns(AttcrWarning, match="`unseen=fill` has no effect: these weights remove thick"), gdal():
         prepare(source, every, replace(EVERYWHERE, mask=mask, unseen="fill")).whole.close()
 
 
 def test_no_data_without_a_value_for_it_is_refused_before_the_work(tmp_path: Path) -> None:
     source = make(tmp_path / "in.tif", np.full((3, 16, 16), 100, np.uint8), photometric="RGB", **UTM)
-    with pytest.raises(SceneError, match="--nodata"), gdal():
+    with pytest.raises(SceneError, match="`nodata`"), gdal():
         prepare(source, Counting(spec=TRUE_COLOUR), RestoreOptions(unseen="nodata"))
 
 

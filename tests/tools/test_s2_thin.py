@@ -350,3 +350,57 @@ def test_figures_of_simulated_cloud_are_written_as_json(
     change = figures["clear L2A, 12 bands, changed by"]["mean"]
     assert change == pytest.approx(np.load(data / "eu.npz")["a"][0].mean() / 2e4, rel=1e-4)
     assert "calibration for 68 %" in capsys.readouterr().out
+
+
+def test_the_curve_of_a_scale_that_is_twice_too_large_lies_at_half(module: Module) -> None:
+    certainty, rng = module("measure").Certainty(), np.random.default_rng(0)
+    scale = np.repeat(rng.uniform(0.01, 0.1, (1, 20000)), 3, axis=0)
+    certainty.add(np.abs(rng.normal(size=scale.shape)) * scale / 2, scale)
+    expected, found = certainty.curve(4)
+    assert (np.diff(expected) > 0).all()
+    np.testing.assert_allclose(found / expected, 0.5, atol=0.06)
+
+
+def test_leaving_out_the_least_certain_keeps_what_is_certain(module: Module) -> None:
+    certainty = module("measure").Certainty()
+    error = np.array([[0.1, 0.2, 0.3, 0.4, 1.0]])
+    certainty.add(error, error)
+    np.testing.assert_allclose(certainty.without([0.0, 0.2]), [1.0, 0.25 / 0.4])
+    assert certainty.figures()["less"] == pytest.approx(1 - 0.25 / 0.4)
+
+
+def test_the_spectrum_of_thin_cloud_is_of_its_own_pixels_and_relative_to_the_colours(module: Module) -> None:
+    thin_spectrum = module("figures").thin_spectrum
+    clear = np.full((13, 20, 20), 0.1, np.float32)
+    cloudy = clear.copy()
+    cloudy[:, :12] += np.linspace(0.06, 0.0, 13, dtype=np.float32)[:, None, None]  # 0.055, 0.05, 0.045 in the colours
+    cloudy[:, 15:] += 0.5  # thick
+    np.testing.assert_allclose(thin_spectrum(cloudy, clear), np.linspace(1.2, 0, 13), atol=1e-5)
+    assert thin_spectrum(clear, clear) is None
+
+
+def test_both_figures_are_drawn(module: Module, tmp_path: Path, shared_data: Path) -> None:
+    if not (shared_data / "s2").is_dir():
+        pytest.skip(f"needs the pairs in {shared_data / 's2'}")
+    figures, certainty = module("figures"), module("measure").Certainty()
+    certainty.add(np.full((13, 400), 0.01), np.linspace(0.01, 0.02, 400).repeat(13).reshape(13, 400))
+    figures.draw_reliability(tmp_path / "r.png", {"one": certainty}, "weights")
+    found, drawn = figures.spectra(shared_data / "s2", "haze-20lmr", {"haze": 1.0}, surface=True)
+    assert (tmp_path / "r.png").stat().st_size > 5000
+    assert found["2022-09-02"][[BLUE, NIR, SWIR]] == pytest.approx([1.24, 0.63, -0.22], abs=0.05)
+    assert drawn.shape[1] == 13
+    assert (drawn[:, BLUE] > drawn[:, SWIR]).all()
+
+
+def test_pictures_stand_side_by_side_with_their_titles(module: Module, tmp_path: Path) -> None:
+    from PIL import Image
+
+    pictures = module("pictures")
+    red = pictures.colour(np.stack([np.full((8, 10), 0.25), np.zeros((8, 10)), np.zeros((8, 10))]), 0.25)
+    half = pictures.grey(np.full((8, 10), 0.5), 0.0, 1.0)
+    pictures.save_sheet(tmp_path / "sheet.png", [{"": red, " ": half}, {"": half}])
+    sheet = np.asarray(Image.open(tmp_path / "sheet.png"))
+    assert sheet.shape == (2 * (8 + 14 + 4), 2 * (10 + 4), 3)
+    assert sheet[18, 5].tolist() == [255, 0, 0]
+    assert sheet[18, 19].tolist() == sheet[44, 5].tolist() == [127, 127, 127]
+    assert pictures.ndvi(np.full((2, 2), 0.3), np.full((2, 2), 0.1))[0, 0, 0] == int((0.5 + 0.2) / 1.1 * 255)

@@ -64,23 +64,35 @@ class Certainty:
     """Whether the predicted scale can be believed, over several images."""
 
     def __init__(self) -> None:
-        self._ratios: list[Array] = []
+        self._values: list[Array] = []
         self._errors: list[Array] = []
         self._scales: list[Array] = []
 
     def add(self, error: Array, scale: Array) -> None:
         """Take in the absolute errors and scales of an image: (bands, pixels) each."""
-        self._ratios.append((error / scale).ravel()[::7])
+        self._values.append(np.stack([error.ravel()[::7], scale.ravel()[::7]]))
         self._errors.append(error.mean(axis=0).ravel())
         self._scales.append(scale.mean(axis=0).ravel())
 
     @property
     def ratios(self) -> Array:
         """Errors in units of the scale, every seventh."""
-        return np.concatenate(self._ratios)
+        errors, scales = np.concatenate(self._values, axis=1)
+        return np.asarray(errors / scales)
 
     def figures(self) -> dict[str, float]:
         """Give the share of errors within the scale, and how much less the error is without the least certain fifth."""
+        return {"within": float((self.ratios < 1).mean()), "less": 1 - float(self.without([0.2])[0])}
+
+    def without(self, shares: Sequence[float]) -> Array:
+        """Give the mean error without these shares of the pixels, the least certain, as a share of that of all."""
         errors, scales = np.concatenate(self._errors), np.concatenate(self._scales)
-        kept = errors[scales <= np.quantile(scales, 0.8)]
-        return {"within": float((self.ratios < 1).mean()), "less": float(1 - kept.mean() / errors.mean())}
+        kept = [errors[scales <= np.quantile(scales, 1 - share)].mean() for share in shares]
+        return np.asarray(np.array(kept) / errors.mean())
+
+    def curve(self, bins: int = 12) -> Array:
+        """Give (2, bins) of the values ordered by scale: the mean scale, and the error that 68 % are within."""
+        errors, scales = np.concatenate(self._values, axis=1)
+        parts = np.array_split(np.argsort(scales), bins)
+        pairs = [[scales[part].mean(), np.quantile(errors[part], 0.68)] for part in parts]
+        return np.asarray(np.array(pairs).T)

@@ -12,7 +12,16 @@ import numpy as np
 import torch
 
 from attcr.data import find_set
-from attcr.data.dates import CLASSES, CLASSES_MASK, NOT_SCORED, ONE_REFLECTANCE, SERIES_146, DatedPairs, find_series
+from attcr.data.dates import (
+    CLASSES,
+    CLASSES_MASK,
+    NOT_SCORED,
+    ONE_REFLECTANCE,
+    SERIES_146,
+    DatedImage,
+    DatedPairs,
+    find_series,
+)
 from attcr.protocols import psnr
 from attcr.sensors import S2_COMMON, S2_L1C_BANDS
 from attcr.two_dates import CLASS_PROTOCOLS, EVERY, ClassScores, fit_to, pool
@@ -120,7 +129,10 @@ def haze(restore: Restorer, root: Path) -> Figures:
 def cloudsen12(restore: Restorer, root: Path) -> Figures:
     """Measure by class, L1C and 13 bands, under the protocol `two-dates`."""
     pairs = open_set(root, "cloudsen12")
-    before, after, moved, changed = [], [], [], {}
+    before: list[ClassScores] = []
+    after: list[ClassScores] = []
+    moved: list[ClassScores] = []
+    changed: dict[tuple[DatedImage, ...], float] = {}
     certainty = Certainty()
     for pair, files in zip(restorations(restore, pairs), pairs.pairs, strict=True):
         if files.clear not in changed:
@@ -129,8 +141,8 @@ def cloudsen12(restore: Restorer, root: Path) -> Figures:
         scores = _both(pair, fitted=True)
         if not scores[0]:
             continue
-        for side, of_side in zip((before, after), scores, strict=True):
-            side.append(of_side)
+        before.append(scores[0])
+        after.append(scores[1])
         out, cloudy, classes = (torch.from_numpy(a) for a in (pair.out, pair.cloudy, pair.classes))
         moved.append(RAW.score(out, cloudy, classes, pair.bands))
         through = pair.scored & (pair.classes != CLASSES["thick"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attcr.cli.arguments import Manifest, Settings, Weights, read_settings
+from attcr.cli.arguments import Manifest, Naming, NamingGroup, Settings, Weights, read_settings
 from attcr.cli.voice import duration, quiet_rasterio
 from attcr.errors import ConfigError
 
@@ -21,22 +21,31 @@ if TYPE_CHECKING:
 fleet = typer.Typer(
     help="Restore any number of scenes, here or on Ray; started again after any kind of end, it goes on.",
     no_args_is_help=True,
+    cls=NamingGroup,
 )
 
 
 QUARANTINED = 3
 
 
-@fleet.command("plan")
+@fleet.command("plan", cls=Naming)
 def fleet_plan(
     source: Annotated[str, typer.Argument(help="A STAC API (with --collection), a folder, or a bucket's prefix.")],
     manifest: Annotated[Path, typer.Argument(help="The Parquet file to write.")],
-    collection: Annotated[list[str] | None, typer.Option(help="Of a STAC API; may be given again.")] = None,
-    bbox: Annotated[str | None, typer.Option(help="west,south,east,north in degrees.")] = None,
-    datetime: Annotated[str | None, typer.Option(help="2024-06-01/2024-06-30.")] = None,
-    weights: Annotated[str | None, typer.Option(help="Measure the rate of these weights here.")] = None,
-    rate: Annotated[float | None, typer.Option(help="Megapixels a second of one worker, instead of measuring.")] = None,
-    price: Annotated[float | None, typer.Option(help="Of one worker for an hour, in your currency.")] = None,
+    collection: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Of a STAC API; may be given again.")
+    ] = None,
+    bbox: Annotated[str | None, typer.Option(metavar="BOX", help="west,south,east,north in degrees.")] = None,
+    datetime: Annotated[str | None, typer.Option(metavar="DATES", help="2024-06-01/2024-06-30.")] = None,
+    weights: Annotated[
+        str | None, typer.Option(metavar="WEIGHTS", help="Measure the rate of these weights here.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="Megapixels a second of one worker, instead of measuring.")
+    ] = None,
+    price: Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="Of one worker for an hour, in your currency.")
+    ] = None,
     settings: Settings = None,
 ) -> None:
     """Turn a STAC search or a prefix into a manifest; print megapixels, machine-hours and cost."""
@@ -84,26 +93,43 @@ def _fleet_reporter() -> "Callable[[Outcome, Tally], None]":
     return show
 
 
-@fleet.command("run")
+_Engine = Annotated[str, typer.Option(metavar="ENGINE", help="local: this process. ray: actors, here or on a cluster.")]
+_Threads = Annotated[int | None, typer.Option(metavar="NUMBER", min=1, help="Threads of each network; 1 on Ray.")]
+_Gpus = Annotated[
+    float, typer.Option(metavar="NUMBER", min=0, help="GPUs of each worker (ray); give --set device=cuda too.")
+]
+_Address = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="Of a Ray cluster; else RAY_ADDRESS, else one is started.")
+]
+_SplitOver = Annotated[
+    float | None,
+    typer.Option(metavar="MEGAPIXELS", help="Split scenes of more megapixels into blocks of rows for several workers."),
+]
+_Deadline = Annotated[
+    float | None, typer.Option(metavar="SECONDS", help="Seconds a scene may take, else it is quarantined.")
+]
+_Workers = Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Processes with a network each (ray).")]
+_Readers = Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Reads ahead of the workers (ray).")]
+_Shard = Annotated[str, typer.Option(metavar="I/N", help="Part i of n, from 0, for a job array: 3/100.")]
+_Attempts = Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Tries before a scene is quarantined.")]
+
+
+@fleet.command("run", cls=Naming)
 def fleet_run(
     manifest: Manifest,
     out: Annotated[str, typer.Argument(help="Folder or bucket prefix (s3://, gs://, az://) for the results.")],
     weights: Weights,
     settings: Settings = None,
-    engine: Annotated[str, typer.Option(help="local: this process. ray: actors, here or on a cluster.")] = "local",
-    workers: Annotated[int, typer.Option(min=1, help="Processes with a network each (ray).")] = 1,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of each network; 1 on Ray.")] = None,
-    gpus: Annotated[float, typer.Option(min=0, help="GPUs of each worker (ray); give --set device=cuda too.")] = 0,
-    readers: Annotated[int, typer.Option(min=1, help="Reads ahead of the workers (ray).")] = 2,
-    address: Annotated[
-        str | None, typer.Option(help="Of a Ray cluster; else RAY_ADDRESS, else one is started.")
-    ] = None,
-    shard: Annotated[str, typer.Option(help="Part i of n, from 0, for a job array: 3/100.")] = "0/1",
-    attempts: Annotated[int, typer.Option(min=1, help="Tries before a scene is quarantined.")] = 3,
-    split_over: Annotated[
-        float | None, typer.Option(help="Split scenes of more megapixels into blocks of rows for several workers.")
-    ] = None,
-    deadline: Annotated[float | None, typer.Option(help="Seconds a scene may take, else it is quarantined.")] = None,
+    engine: _Engine = "local",
+    workers: _Workers = 1,
+    threads: _Threads = None,
+    gpus: _Gpus = 0,
+    readers: _Readers = 2,
+    address: _Address = None,
+    shard: _Shard = "0/1",
+    attempts: _Attempts = 3,
+    split_over: _SplitOver = None,
+    deadline: _Deadline = None,
 ) -> None:
     """Restore every scene of a manifest that is not restored yet.
 
@@ -146,7 +172,7 @@ def fleet_run(
         sys.exit(QUARANTINED)
 
 
-@fleet.command("status")
+@fleet.command("status", cls=Naming)
 def fleet_status(
     out: Annotated[str, typer.Argument(help="The output of a run.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -173,10 +199,12 @@ def fleet_status(
         typer.echo(f"try them again: attcr fleet retry {out} --class {next(iter(summary.quarantined))}")
 
 
-@fleet.command("retry")
+@fleet.command("retry", cls=Naming)
 def fleet_retry(
     out: Annotated[str, typer.Argument(help="The output of a run.")],
-    classes: Annotated[list[str], typer.Option("--class", help="A class of error, or all; may be given again.")],
+    classes: Annotated[
+        list[str], typer.Option("--class", metavar="CLASS", help="A class of error, or all; may be given again.")
+    ],
 ) -> None:
     """Let the next run try quarantined scenes of chosen classes again."""
     from attcr.fleet.run import requeue

@@ -7,19 +7,21 @@ from typing import Annotated, Any
 import typer
 
 from attcr.cli.arguments import Sensor, Weights, read_settings
-from attcr.cli.voice import quiet_rasterio
+from attcr.cli.voice import as_flags, quiet_rasterio
 from attcr.errors import ConfigError
 
 
 def info(
     preset: Annotated[
-        str | None, typer.Option(help="Of ATT-CR: rice1, rice2 (the default), tcloud, sen12mscr, small or tiny.")
+        str | None,
+        typer.Option(metavar="NAME", help="Of ATT-CR: rice1, rice2 (the default), tcloud, sen12mscr, small or tiny."),
     ] = None,
-    network: Annotated[str, typer.Option(help="{networks}.")] = "attcr",
+    network: Annotated[str, typer.Option(metavar="NAME", help="{networks}.")] = "attcr",
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting of the network, as dim=16; may be given again.")
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting of the network, as dim=16; may be given again."),
     ] = None,
-    size: Annotated[int, typer.Option(min=8, help="Height and width of the image in pixels.")] = 256,
+    size: Annotated[int, typer.Option(metavar="PIXELS", min=8, help="Height and width of the image in pixels.")] = 256,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print what a network costs: parameters, multiply-adds, stages, memory."""
@@ -57,10 +59,14 @@ def info(
 def convert(
     source: Annotated[Path, typer.Argument(help="The authors' checkpoint, .pth or .safetensors.")],
     target: Annotated[Path, typer.Argument(help="The .safetensors file to write.")],
-    data: Annotated[str, typer.Option(help="What it was trained on, which says what it takes and gives: {datasets}.")],
-    network: Annotated[str, typer.Option(help="Whose checkpoint it is: attcr or spagan.")] = "attcr",
+    data: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="What it was trained on, which says what it takes and gives: {datasets}."),
+    ],
+    network: Annotated[str, typer.Option(metavar="NAME", help="Whose checkpoint it is: attcr or spagan.")] = "attcr",
     heads: Annotated[
-        str | None, typer.Option(help="Heads of the five stages, as 2,2,8,2,2: shapes do not tell them.")
+        str | None,
+        typer.Option(metavar="NUMBERS", help="Heads of the five stages, as 2,2,8,2,2: shapes do not tell them."),
     ] = None,
 ) -> None:
     """Turn a checkpoint of the authors' code, or of SpA-GAN's, into weights that attcr loads."""
@@ -80,7 +86,11 @@ def weights(
     name: Annotated[str | None, typer.Argument(help="One of them, told in full.")] = None,
     scene: Annotated[
         list[str] | None,
-        typer.Option("--for", help="A scene: which weights fit it, and why the others do not; again for band files."),
+        typer.Option(
+            "--for",
+            metavar="SCENE",
+            help="A scene: which weights fit it, and why the others do not; again for band files.",
+        ),
     ] = None,
     sensor: Sensor = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -123,13 +133,14 @@ def _which_weights(scene: list[str], sensor: str | None, as_json: bool) -> None:
         typer.echo(json.dumps([asdict(fit) for fit in fits], indent=2))
         return
     for fit in fits:
-        typer.echo(f"{fit.weights}: {'fits' if fit.fits else 'does not fit'}. {fit.reason[0].upper()}{fit.reason[1:]}")
+        reason = as_flags(fit.reason[0].upper() + fit.reason[1:])
+        typer.echo(f"{fit.weights}: {'fits' if fit.fits else 'does not fit'}. {reason}")
 
 
 def gates(
     images: Annotated[list[Path], typer.Argument(help="Cloudy RGB images.")],
     weights: Weights,
-    out: Annotated[Path, typer.Option(help="The folder for figures and gates.json.")],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder for figures and gates.json.")],
 ) -> None:
     """Draw what the gates of a network do to images: channels, before and after, distributions."""
     from attcr.gates import draw_gates, trace_files

@@ -127,7 +127,7 @@ class DatedPairs(Dataset[Sample]):
         cloudy, dates = pair.cloudy.read(self._bands), [date.read(self._bands) for date in pair.clear]
         scale = self.spec.fit(self.sensor).to_model
         seen = scale(cloudy)
-        clear = np.mean([scale(date) for date in dates], axis=0, dtype=np.float32)
+        clear = np.stack([scale(date) for date in dates]).mean(0, dtype=np.float32)
         classes = self._classes(pair, seen, clear)
         there = np.logical_and.reduce([(image > 0).all(0) for image in (cloudy, *dates)])
         classes[~there] = NOT_SCORED
@@ -138,7 +138,7 @@ class DatedPairs(Dataset[Sample]):
         if pair.cloudy.mask is None:
             both = (dict(zip(self.spec.outputs, image / ONE_REFLECTANCE, strict=True)) for image in (cloudy, clear))
             return tell_classes(*both)
-        classes = _read(pair.cloudy.mask)[0].astype(np.uint8)
+        classes: NDArray[np.uint8] = _read(pair.cloudy.mask)[0].astype(np.uint8)
         for date in pair.clear:
             if date.mask is not None:
                 classes[_read(date.mask)[0] != CLASSES["clear"]] = NOT_SCORED

@@ -69,7 +69,7 @@ class Cells:
         below, right = np.minimum(above + 1, height - 1), np.minimum(left + 1, width - 1)
         upper = flat[:, above * width + left] * (1 - across) + flat[:, above * width + right] * across
         lower = flat[:, below * width + left] * (1 - across) + flat[:, below * width + right] * across
-        found: Float32 = upper * (1 - down) + lower * down
+        found: Float32 = np.asarray(upper * (1 - down) + lower * down, np.float32)
         return found
 
 

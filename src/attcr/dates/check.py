@@ -21,6 +21,11 @@ FARTHEST = 8
 """Cells from clear ground beyond which errors are counted together."""
 LEAST_PIXELS = 64
 """Hidden pixels below which nothing can be said."""
+SOME, MUCH = 0.01, 0.05
+"""Part of the image that must be clear in both dates for any fit, and for a fit with more than a line for each band.
+
+What little is left between clouds is often in their shadow: tones are better kept than taken from there."""
+SIMPLE = ("line", "histogram", "copied")
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,11 @@ def self_check(evidence: Evidence, methods: Sequence[str] = tuple(METHODS)) -> C
 
     Errors are weighted so that hidden pixels are as far from clear ground as those of the gaps are.
     """
+    common = evidence.sums[0].sum() / (evidence.cells.height * evidence.cells.width)
+    if common < SOME:
+        return Checked("copied", float("nan"), {}, 0)
+    if common < MUCH:
+        methods = [name for name in methods if name in SIMPLE] or list(methods)
     clear = evidence.sums[0] >= 0.5 * np.maximum(evidence.sums[0].max(), 1)
     gap = evidence.gaps > 0.5 * evidence.cells.size**2
     if not gap.any():

@@ -26,7 +26,9 @@ SOFT = 8.0
 """Standard deviation, in pixels, of the neighbourhood that the step at a border is taken from."""
 LARGEST_STEP = 0.05
 """Reflectance by which a border is moved at most."""
-MARGIN = max(EDGE + 1, int(4 * SOFT + 1))
+REACH = int(4 * SOFT + 0.5)
+"""Pixels from a gap whose values decide its border."""
+MARGIN = EDGE + 1 + REACH
 """Rows above and below that must be at hand for a result that does not depend on where strips end."""
 
 
@@ -85,7 +87,7 @@ def compose(
         better = weight > best[rows, cols]
         best[rows[better], cols[better]] = weight[better]
         number[rows[better], cols[better]] = i
-    return Filled(total / np.where(weights > 0, weights, 1), number)
+    return Filled((total / np.where(weights > 0, weights, 1)).astype(np.float32), number)
 
 
 def _inwards(clear: NDArray[np.bool_]) -> Float32:

@@ -147,7 +147,8 @@ def by_class(seen: Seen) -> Harmoniser:
 
     def apply(values: Float32, rows: Array, cols: Array) -> Float32:
         kind = kinds.of(values)
-        return values * slopes[:, kind] + offsets[:, kind]
+        fitted: Float32 = values * slopes[:, kind] + offsets[:, kind]
+        return fitted
 
     return apply
 
@@ -165,14 +166,14 @@ def similar(seen: Seen) -> Harmoniser:
     for kind in range(count):
         inside = told == kind
         planes = [np.ones(inside.sum()), *change[:, inside]]
-        sums = np.stack([np.bincount(places[inside], plane, np.prod(cells.shape)) for plane in planes])
-        sums = smooth(sums.reshape(-1, *cells.shape))
+        counted = np.stack([np.bincount(places[inside], plane, np.prod(cells.shape)) for plane in planes])
+        sums = smooth(counted.astype(np.float64).reshape(-1, *cells.shape))
         few = 1e-9  # where a kind was never seen, the change of all
         fields[kind] = (sums[1:] + few * every[:, None, None]) / (sums[0] + few)
 
     def apply(values: Float32, rows: Array, cols: Array) -> Float32:
         kind = kinds.of(values)
-        out = values.copy()
+        out: Float32 = values.copy()
         for one in range(count):
             here = kind == one
             out[:, here] += cells.interpolate(fields[one], rows[here], cols[here])
@@ -196,7 +197,8 @@ def local(seen: Seen) -> Harmoniser:
 
     def apply(values: Float32, rows: Array, cols: Array) -> Float32:
         both = seen.cells.interpolate(fields, rows, cols)
-        return values * both[:bands] + both[bands:]
+        fitted: Float32 = values * both[:bands] + both[bands:]
+        return fitted
 
     return apply
 
@@ -212,13 +214,13 @@ def regression(seen: Seen) -> Harmoniser:
         here = _Moments.of(seen.around[:, row])
         spread, common = here.spread.transpose(2, 0, 1), here.common.transpose(2, 0, 1)
         slopes = np.linalg.solve(spread + SLACK * some, common + SLACK * prior)
-        fields[:-bands, row] = slopes.transpose(1, 2, 0).reshape(bands * bands, -1)
-        fields[-bands:, row] = here.level - np.einsum("wij,iw->jw", slopes, here.mean)
+        fields[bands:, row] = slopes.transpose(1, 2, 0).reshape(bands * bands, -1)
+        fields[:bands, row] = here.level - np.einsum("wij,iw->jw", slopes, here.mean)
 
     def apply(values: Float32, rows: Array, cols: Array) -> Float32:
-        out = seen.cells.interpolate(fields[-bands:], rows, cols)
+        out = seen.cells.interpolate(fields[:bands], rows, cols)
         for i in range(bands):
-            out += seen.cells.interpolate(fields[i * bands : (i + 1) * bands], rows, cols) * values[i]
+            out += seen.cells.interpolate(fields[(i + 1) * bands : (i + 2) * bands], rows, cols) * values[i]
         return out
 
     return apply

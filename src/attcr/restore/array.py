@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from attcr.errors import ConfigError, SceneError, ShapeError
 from attcr.predict import Float32, Predictor, open_predictor
-from attcr.products import recognise
+from attcr.products import could_be_picture, recognise
 from attcr.restore.options import RestoreOptions
 from attcr.restore.walk import NODATA, Array, Walk
 from attcr.scenes.clouds.masks import CLEAR, CLOUD, THICK, THIN
 from attcr.scenes.clouds.opaque import is_opaque, settle
 from attcr.scenes.clouds.rim import CloudMap
 from attcr.scenes.tiles import Grid, grid
-from attcr.sensors import RGB, Sensor, check_values
+from attcr.sensors import RGB, Sensor, check_floats, check_values
 from attcr.spec import InputSpec
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def restore_tiles(
     """
     if options.mask not in (None, "none") or options.bands or options.sar:
         raise ConfigError("mask, bands and sar are for scenes: give `clouds`, and the bands in the network's order.")
-    predictor = open_predictor(model, device=options.device, dtype=options.dtype)
+    predictor = open_predictor(model, device=options.device, dtype=options.dtype, backend=options.backend)
     spec = predictor.spec
     wanted = [slot.name for slot in spec.bands]
     needed = [slot.name for slot in spec.slots if slot.kind != "band" and not slot.optional]
@@ -128,7 +128,10 @@ def restore_tiles(
     if product is None:
         raise SceneError(f"{image.dtype} values could be any product's: give RestoreOptions(sensor=...).")
     rows = _ArrayRows(image, options.nodata)
-    check_values(product, image[:, :1024, :1024], rows.valid(image[:, :1024, :1024], 0))
+    corner = image[:, :1024, :1024]
+    check_values(product, corner, rows.valid(corner, 0))
+    if options.sensor is None and could_be_picture(product, {}, wanted):
+        check_floats(corner, rows.valid(corner, 0))
     sensor = spec.fit(product)
     _, height, width = image.shape
     nodata = [options.nodata] * image.shape[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
 import warnings
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from attcr.predict import Predictor
 from attcr.restore.options import RestoreOptions
 from attcr.restore.outputs import Outputs
 from attcr.restore.prepare import Prepared, Source, check_target, prepare
-from attcr.restore.publish import Preview, layers_of, publish
+from attcr.restore.publish import Preview, layers_of, publish, told_references
 from attcr.restore.resume import State, checksum_of, checksum_of_file, held, read_state, take_up
 from attcr.restore.walk import CLOUD_LEFT, NODATA, QUALITY_NAMES, Array, Strip
 from attcr.scenes import write
@@ -29,6 +30,8 @@ from attcr.scenes.scene import Scene
 
 if TYPE_CHECKING:
     from torch import nn
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,10 @@ class RestoreResult:
     """Pixels of cloud that the weights do not remove, whatever became of it."""
     mask: str
     """Where the clouds were taken from."""
+    dates: Path | None
+    """Days to the date that each pixel is from, and the number of the reference."""
+    references: list[dict[str, Any]]
+    """What of the scene is from each reference, and how."""
     seconds: float
 
 
@@ -110,6 +117,12 @@ def restore_scene(
     with gdal(), prepare(source, model, options) as job:
         outputs = check_target(job, target, overwrite=overwrite or (resume and was_publishing(job, target)))
         folder = outputs.folder
+        _log.info(
+            "%s: %d x %d pixels of %s, %s into %s; weights %s; %d tiles; mask %s",
+            *(job.scene.source, job.scene.width, job.scene.height, job.sensor.name),
+            *([band.name or band.index for band in job.scene.bands], list(job.slots)),
+            *(job.predictor.identity["weights_sha256"][:12], len(job.grid), redact(job.mask)),
+        )
         with write.writing(target), held(folder, target):
             try:
                 result = write_scene(job, outputs, take_up_work(job, folder, resume), progress)
@@ -178,6 +191,8 @@ def finished_rows(scene: Scene, preview: Preview, strip: Strip) -> FinishedRows:
     layers = {"restored": values, "quality": strip.quality[None]}
     if strip.spread is not None:
         layers["spread"] = strip.spread[None]
+    if strip.dates is not None:
+        layers["dates"] = strip.dates
     pixels = np.append(np.bincount(strip.quality.ravel(), minlength=len(QUALITY_NAMES)), strip.left)
     return FinishedRows(strip.top, layers, preview.rows(strip.top, strip.came, strip.values), pixels)
 
@@ -258,6 +273,8 @@ def write_scene(
         pixels=dict(zip(QUALITY_NAMES, state.pixels, strict=True)),
         left=state.left,
         mask=redact(job.mask),
+        dates=outputs.rasters.get("dates"),
+        references=told_references(job, state.folder),
         seconds=0.0,
     )
 
@@ -269,7 +286,7 @@ def _tell_of_cloud_left(job: Prepared, state: State) -> None:
     if not any(count for value, count in enumerate(state.pixels) if value not in (NODATA, CLOUD_LEFT)):
         raise AllCloudError(
             f"All of {job.scene.source} is under cloud that these weights do not remove, so nothing was written: take "
-            "another date, or weights that remove thick cloud; --unseen fill lets the network paint over it."
+            "another date, or weights that remove thick cloud; `unseen=fill` lets the network paint over it."
         )
     total = sum(state.pixels) - state.pixels[NODATA] + (state.left if job.options.unseen == "nodata" else 0)
     became = {
@@ -302,7 +319,8 @@ def _restored_rows(
 ) -> Iterator[FinishedRows]:
     """Find the clouds now, and give the rows from the state's on as they are asked for."""
     clouds = job.find_clouds(state.folder, lambda rows: report(Progress("mask", rows, job.scene.height)))
-    walk = job.walk(clouds, count)
+    filler = job.find_filler(state.folder, clouds, lambda rows: report(Progress("mask", rows, job.scene.height)))
+    walk = job.walk(clouds, count, filler)
     ahead = [row for row in job.grid.rows if row + job.grid.tile_height > state.row]
     count.total = sum(len(walk.tiles_to_run(row)) for row in ahead)
     report(Progress("restore", 0, count.total))

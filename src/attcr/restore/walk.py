@@ -24,7 +24,7 @@ from attcr.sensors import Sensor, into_dtype
 
 Array = NDArray[Any]
 
-NODATA, ORIGINAL, UNDER_THIN, UNDER_THICK, LOW_CONFIDENCE, CLOUD_LEFT = range(6)
+NODATA, ORIGINAL, UNDER_THIN, UNDER_THICK, LOW_CONFIDENCE, CLOUD_LEFT, FROM_DATE = range(7)
 """The classes of a quality raster."""
 QUALITY_NAMES = (
     "no data",
@@ -33,6 +33,7 @@ QUALITY_NAMES = (
     "reconstructed under thick cloud",
     "reconstructed with low confidence",
     "cloud left as it came",
+    "from another date",
 )
 QUALITY_COLOURS: dict[int, tuple[int, ...]] = {
     NODATA: (0, 0, 0, 0),
@@ -41,6 +42,7 @@ QUALITY_COLOURS: dict[int, tuple[int, ...]] = {
     UNDER_THICK: (0, 92, 230, 255),
     LOW_CONFIDENCE: (230, 76, 0, 255),
     CLOUD_LEFT: (255, 211, 127, 255),
+    FROM_DATE: (76, 160, 90, 255),
 }
 LOW_SPREAD = 0.05
 """Spread of the eight views, as a part of the model's range, above which a pixel counts as low confidence."""
@@ -81,6 +83,8 @@ class Strip:
     spread: Float32 | None
     left: int = 0
     """Pixels of cloud that the weights do not remove."""
+    dates: NDArray[np.int16] | None = None
+    """(2, rows, W): days to the date that a pixel is from, and the number of that reference."""
 
 
 class Radar(Protocol):
@@ -107,6 +111,8 @@ class Walk:
     """The slots that the bands go into, one for each."""
     radar: Radar | None = None
     on_tiles: Callable[[int], None] | None = None
+    fill: Callable[[Strip], Strip] | None = None
+    """What fills finished rows from other dates."""
 
     def __post_init__(self) -> None:
         spec = self.predictor.spec
@@ -165,7 +171,8 @@ class Walk:
             change = blender.finish(below)
             spread = spreads.finish(below)[0] / span if spreads else None
             if row >= first_row:
-                yield self._finish(row, values[:, :done], valid[:, :done], change, spread)
+                strip = self._finish(row, values[:, :done], valid[:, :done], change, spread)
+                yield self.fill(strip) if self.fill else strip
             values = values[:, done:]
 
     def _run(
@@ -271,7 +278,7 @@ class Walk:
                 restored = sensor.from_model(x, np.float64).ravel()
                 weight = weights[here]
                 mixed = np.where(weight == 1, restored, came + weight * (restored - came))
-                out[band][here] = _avoid(into_dtype(mixed, values.dtype), self.nodata[band])
+                out[band][here] = avoid(into_dtype(mixed, values.dtype), self.nodata[band])
         quality = np.where(valid.any(axis=0), ORIGINAL, NODATA).astype(np.uint8)
         quality[touched] = self._class_of_restored(change, clouds, spread, valid)[touched]
         left = np.zeros((height, width), bool)
@@ -318,7 +325,7 @@ def blank_of(nodata: float | None, sensor: Sensor, dtype: np.dtype[Any]) -> floa
     if not known and dtype.kind != "f":
         raise SceneError(
             f"Cloud that the weights do not remove is to become no data, and the scene ({dtype}) declares no value for "
-            "that: give one with --nodata, or leave the cloud as it is (--unseen keep)."
+            "that: give one with `nodata`, or leave the cloud as it is (`unseen=keep`)."
         )
     return float(known[0]) if known else float("nan")
 
@@ -333,7 +340,7 @@ def _filled(x: Float32, valid: NDArray[np.bool_]) -> Float32:
     return np.where(valid, x, mean)
 
 
-def _avoid(values: Array, nodata: float | None) -> Array:
+def avoid(values: Array, nodata: float | None) -> Array:
     """Keep restored values from becoming nodata by chance: one step aside is closer than a hole."""
     if nodata is None or np.isnan(nodata):
         return values

@@ -210,7 +210,7 @@ def test_clouds_once_found_are_kept_and_half_found_ones_are_not(tmp_path: Path) 
 @pytest.mark.parametrize("mask", ["auto=x", "nowhere.tif", "scl", "qa_pixel"])
 def test_a_mask_that_is_not_there_is_refused(tmp_path: Path, mask: str) -> None:
     path = make(tmp_path / "in.tif", np.ones((3, 2, 2), np.uint8), **UTM)
-    with open_scene(path) as scene, pytest.raises(SceneError, match="--mask"):
+    with open_scene(path) as scene, pytest.raises(SceneError, match="`mask"):
         find_clouds(scene, mask, tmp_path, sensor=RGB8, rim=NONE)
 
 
@@ -264,7 +264,7 @@ def test_what_the_product_brings_is_chosen_first(tmp_path: Path) -> None:
 
 def test_without_a_mask_or_a_detector_a_scene_is_refused_unless_its_colours_are_told(tmp_path: Path) -> None:
     with open_scene(named(tmp_path / "in.tif", np.ones((4, 2, 2), np.uint8), ("a", "b", "c", "d"))) as scene:
-        with pytest.raises(SceneError, match=r"--mask FILE \(0 is clear\), or restore every pixel with --mask none"):
+        with pytest.raises(SceneError, match=r"`mask` \(0 is clear\), or restore every pixel with `mask=none`"):
             choose_mask(scene, RGB8)
         assert choose_mask(scene, RGB8, [2, 1, 0]) == "auto"
 

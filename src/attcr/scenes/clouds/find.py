@@ -61,8 +61,8 @@ def choose_mask(scene: Scene, sensor: Sensor, rgb: Sequence[int] | None = None) 
     if _rgb_bands(sensor, names, rgb):
         return "auto"
     raise SceneError(
-        f"{scene.source} brings no cloud mask, and there is no detector here for its bands: give a raster with --mask "
-        "FILE (0 is clear), or restore every pixel with --mask none."
+        f"{scene.source} brings no cloud mask, and there is no detector here for its bands: give a raster with "
+        "`mask` (0 is clear), or restore every pixel with `mask=none`."
     )
 
 
@@ -134,7 +134,7 @@ def _detect(scene: Scene, mask: str, sensor: Sensor, rgb: Sequence[int] | None) 
     if name in _READERS:
         if not href:
             raise SceneError(
-                f"{scene.source} brings no {name.upper()} file: give it with --mask {name}=FILE, or "
+                f"{scene.source} brings no {name.upper()} file: give it with `mask={name}=FILE`, or "
                 "choose another mask."
             )
         read = _READERS[name]
@@ -142,7 +142,7 @@ def _detect(scene: Scene, mask: str, sensor: Sensor, rgb: Sequence[int] | None) 
         href, read = mask, classes_of_raster
         if is_local(href) and not os.path.exists(href):  # noqa: PTH110  # it may be too long for a name
             raise SceneError(
-                f"There is no mask {href!r}: --mask is none, auto, csmask, s2cloudless, scl, qa_pixel, or a raster."
+                f"There is no mask {href!r}: `mask` is none, auto, csmask, s2cloudless, scl, qa_pixel, or a raster."
             )
     raster = AlignedRaster(href, scene.profile, scene.vrt)
     try:
@@ -173,7 +173,7 @@ def _brightness(scene: Scene, sensor: Sensor, rgb: Sequence[int] | None) -> tupl
     at = _rgb_bands(sensor, [band.name for band in scene.bands], rgb)
     if at is None:
         raise SceneError(
-            f"--mask auto looks at red, green and blue, which {scene.source} has not: choose another mask."
+            f"`mask=auto` looks at red, green and blue, which {scene.source} has not: choose another mask."
         )
     picture = sensor.into(PICTURE_RANGE if sensor.picture else RGB_RANGE).unnamed()
     return lambda values: classes_of_brightness(picture.to_model(values)), scene.select(at)
@@ -186,15 +186,15 @@ def _detector(scene: Scene, name: str, sensor: Sensor) -> tuple[Callable[[Array]
         at = _s2cloudless_bands(sensor, names)
         if at is None:
             raise SceneError(
-                f"--mask s2cloudless takes Sentinel-2 L1C with bands {' '.join(s2cloudless.BANDS)}, and "
-                f"{scene.source} is {sensor.name}: use --mask csmask or scl."
+                f"`mask=s2cloudless` takes Sentinel-2 L1C with bands {' '.join(s2cloudless.BANDS)}, and "
+                f"{scene.source} is {sensor.name}: use `mask=csmask` or `mask=scl`."
             )
         return lambda values: s2cloudless.classify(sensor.to_reflectance(values)), scene.select(at)
     at = _csmask_bands(sensor, names)
     if at is None:
         raise SceneError(
-            "--mask csmask takes reflectance with at least blue, green, red and near infrared, and "
-            f"{scene.source} has not all four: use --mask auto or a raster."
+            "`mask=csmask` takes reflectance with at least blue, green, red and near infrared, and "
+            f"{scene.source} has not all four: use `mask=auto` or a raster."
         )
     level: Literal["l1c", "l2a"] = "l1c" if "l1" in sensor.name else "l2a"
     seen, called = scene.select(at), ukis_csmask.BANDS[: len(at)]
@@ -227,7 +227,7 @@ def sensor_of(scene: Scene, named: str | Sensor | None) -> Sensor:
     if sensor is None:
         raise SceneError(
             f"{scene.source} holds {scene.dtype} values and nothing says of which product: name it with "
-            f"--sensor, one of {', '.join(SENSORS)} (n0400 for Sentinel-2 of processing baseline 04.00 "
+            f"`sensor`, one of {', '.join(SENSORS)} (n0400 for Sentinel-2 of processing baseline 04.00 "
             "and later)."
         )
     return sensor
