@@ -634,6 +634,8 @@ RESTORE = [
     *of(
         "restore/scene.py",
         ("tests/restore/test_walk.py",),
+        ("passed-bands-are-clear", "np.where(strip.cloudy, CLOUD_LEFT, ORIGINAL)", "ORIGINAL"),
+        ("passed-bands-are-data", "np.where(seen, np.where(", "np.where(True, np.where("),
         ("all-cloud-is-written", "if value not in (NODATA, CLOUD_LEFT)", "if True"),
         ("cloud-is-not-told", "if not state.left:", "if True:"),
     ),

@@ -464,16 +464,17 @@ def bands_of_a_safe_folder(folder: Path) -> np.ndarray:
     return fine
 
 
+@pytest.mark.filterwarnings("ignore:These weights do not restore B09:")
 def test_a_safe_folder_goes_in_with_its_bands_offset_and_mask(tmp_path: Path) -> None:
     values = bands_of_a_safe_folder(tmp_path)
     folder = next(tmp_path.glob("*.SAFE"))
     settings = RestoreOptions(mask="scl", dilate=0, feather=0)
     restore_scene(folder, tmp_path / "out.tif", Counting(0.5, spec=ANY_CLOUD), options=settings)
     with rasterio.open(tmp_path / "out.tif") as out:
-        assert out.descriptions == ("B02", "B03", "B04")
+        assert out.descriptions == ("B02", "B03", "B04", "B09")
         assert out.crs == CRS.from_epsg(32633)
         assert out.transform == UTM["transform"]
-        restored = out.read()
+        restored = out.read([1, 2, 3])
     clear = np.ones((120, 120), bool)
     clear[:20, :20] = False
     assert np.array_equal(restored[:, clear], values[:, clear])
@@ -525,11 +526,14 @@ def l2a(shared_data: Path) -> Path:
     return shared_data / "scenes" / "s2_l2a_60m"
 
 
+@pytest.mark.filterwarnings("ignore:These weights do not restore B8A:")
 def test_the_real_l2a_band_files_go_through_with_their_scl(l2a: Path, tmp_path: Path) -> None:
     settings = RestoreOptions(sensor="s2-l2a", mask="scl")
     result = restore_scene(l2a, tmp_path / "out.tif", Counting(0.8, spec=ANY_CLOUD), options=settings)
     before = np.stack([read(next(l2a.glob(f"*_{band}_60m.jp2")))[0] for band in ("B02", "B03", "B04")])
-    after = read(tmp_path / "out.tif")
+    *after, infrared = read(tmp_path / "out.tif")
+    after = np.stack(after)
+    assert np.array_equal(infrared, read(next(l2a.glob("*_B8A_60m.jp2")))[0])
     quality = read(result.quality)[0]
     assert np.array_equal(after[:, quality <= 1], before[:, quality <= 1])
     scl = read(next(l2a.glob("*_SCL_60m.jp2")))[0]

@@ -1,6 +1,7 @@
 """The walk of a pixel: which planes the network sees, and what it says of its error."""
 
 import json
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,7 +11,7 @@ import pytest
 import rasterio
 
 from attcr.errors import AllCloudError, AttcrWarning, SceneError
-from attcr.restore import RestoreOptions, plan_scene, restore_array, restore_scene
+from attcr.restore import RestoreOptions, join_blocks, plan_scene, restore_array, restore_block, restore_scene
 from attcr.restore.prepare import prepare
 from attcr.restore.walk import CLOUD_LEFT, LARGE_ERROR, LOW_CONFIDENCE, NODATA, ORIGINAL, UNDER_THICK, UNDER_THIN
 from attcr.scenes.clouds.rim import Rim
@@ -240,6 +241,7 @@ def test_what_decides_a_result_is_in_its_fingerprint_and_nothing_else(tmp_path: 
     assert len({plain, fingerprint(Watching(), tile=128), fingerprint(other)}) == 3
 
 
+@pytest.mark.filterwarnings("ignore:These weights do not restore 1:")
 def test_bright_cloud_is_found_in_the_bands_that_the_user_named(tmp_path: Path) -> None:
     values = np.full((4, 32, 32), 40, np.uint8)
     values[1:, :16, :16] = 220  # white in bands 2, 3 and 4
@@ -399,3 +401,51 @@ def test_a_large_change_is_of_low_confidence_whatever_error_is_expected(
         model = Watching(0.001, added=added)
         result = restore_scene(source, tmp_path / "out.tif", model, options=settings, overwrite=True)
         assert (read(result.quality) == quality).all()
+
+
+def test_all_bands_come_out_and_those_that_are_not_restored_are_told_apart(tmp_path: Path) -> None:
+    names = ("B08", "B02", "B03", "B04", "B11")
+    values = np.arange(1, 6, dtype=np.uint16).reshape(-1, 1, 1).repeat(40, 1).repeat(48, 2) * 300
+    values[[0, 4], :10, :12] = 0  # nothing in the bands that are not restored
+    source = make(tmp_path / "in.tif", values, lambda file: setattr(file, "descriptions", names), nodata=0, **UTM)
+    scl = np.full((1, 40, 48), 4, np.uint8)
+    scl[:, 5:15, 6:20], scl[:, 30:, 30:] = 10, 9
+    mask = f"scl={make(tmp_path / 'scl.tif', scl, **UTM)}"
+    settings = RestoreOptions(sensor="s2-l2a", mask=mask, dilate=0, feather=0)
+    with pytest.warns(AttcrWarning) as told:
+        result = restore_scene(source, tmp_path / "out.tif", Counting(0.5, spec=TRUE_COLOUR), options=settings)
+    assert any("do not restore B08 B11: " in str(one.message) for one in told)
+    restored = read(result.target)
+    thin = scl[0] == 10
+    assert np.array_equal(restored[[0, 4]], values[[0, 4]])
+    assert np.array_equal(restored[1:4, ~thin], values[1:4, ~thin])
+    assert (restored[1:4, thin] == values[1:4, thin] // 2).all()
+    with rasterio.open(result.target) as out, rasterio.open(result.quality) as quality:
+        assert out.descriptions == names
+        assert quality.descriptions == ("quality of B02 B03 B04", "quality of B08 B11")
+        of_restored, of_passed = quality.read()
+    assert (of_restored[thin] == UNDER_THIN).all()
+    assert (of_restored[scl[0] == 9] == CLOUD_LEFT).all()
+    assert (of_restored[scl[0] == 4] == ORIGINAL).all()
+    empty = values[0] == 0
+    assert (of_passed[empty] == NODATA).all()
+    assert (of_passed[~empty & (scl[0] != 4)] == CLOUD_LEFT).all()
+    assert (of_passed[~empty & (scl[0] == 4)] == ORIGINAL).all()
+    item = json.loads(result.item.read_text())
+    assert [band["name"] for band in item["assets"]["restored"]["bands"]] == list(names)
+    assert sum(result.pixels.values()) == 40 * 48
+    parts = [tmp_path / f"{i}.zip" for i in (0, 1)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for i, part in enumerate(parts):
+            restore_block(source, part, Counting(0.5, spec=TRUE_COLOUR), block=(i, 2), options=settings)
+        joined = join_blocks(source, parts, tmp_path / "joined.tif", Counting(0.5, spec=TRUE_COLOUR), options=settings)
+    assert joined.target.read_bytes() == result.target.read_bytes()
+    assert joined.quality.read_bytes() == result.quality.read_bytes()
+
+
+def test_a_scene_whose_bands_are_all_restored_has_one_quality_band_with_colours(tmp_path: Path) -> None:
+    result = restore_scene(scene(tmp_path, ("B04", "B03")), tmp_path / "out.tif", Watching(), options=EVERYWHERE)
+    with rasterio.open(result.quality) as quality:
+        assert (quality.count, quality.descriptions) == (1, ("quality",))
+        assert quality.colormap(1)[CLOUD_LEFT] == (255, 211, 127, 255)

@@ -55,7 +55,7 @@ def restore_block(
                     clouds = job.find_clouds(folder)
                     walk = job.walk(clouds, None, job.find_filler(folder, clouds))
                     for strip in islice(walk.strips(rows[first]), last - first):
-                        _save_rows(file, finished_rows(job.scene, preview, strip))
+                        _save_rows(file, finished_rows(job, preview, strip))
         finally:
             shutil.rmtree(folder)
 

@@ -90,6 +90,14 @@ class Prepared:
         assert self.options.mask is not None, "prepare() chooses one"
         return self.options.mask
 
+    @cached_property
+    def passed(self) -> list[int]:
+        """Where among all bands those are that the network does not give: they come out as they came."""
+        outputs = self.predictor.spec.outputs
+        pairs = zip(self.scene.bands, self.slots, strict=True)
+        restored = {self.whole.bands.index(band) for band, slot in pairs if slot in outputs}
+        return [at for at in range(len(self.whole.bands)) if at not in restored]
+
     @property
     def has_spread(self) -> bool:
         """Whether a raster of the spread is written."""
@@ -102,7 +110,8 @@ class Prepared:
         each = 4 + 2 * self.scene.dtype.itemsize + 1
         planes = self.options.batch * len(self.predictor.spec.slots)
         tile = self.grid.tile_height * self.grid.tile_width * planes * 4
-        return pixels * (len(self.scene.bands) * each + 64) + 4 * tile + self._memory_of_references
+        passed = len(self.passed) * (2 * self.scene.dtype.itemsize + 1)
+        return pixels * (len(self.scene.bands) * each + passed + 64) + 4 * tile + self._memory_of_references
 
     @property
     def _memory_of_references(self) -> int:
@@ -117,7 +126,7 @@ class Prepared:
     @property
     def disk(self) -> int:
         """Bytes of the working files and the finished one."""
-        bands = len(self.scene.bands) + bool(self.scene.alpha)
+        bands = len(self.whole.bands) + bool(self.whole.alpha)
         spread = 4 if self.has_spread else 0
         dates = 10 + len(self.references) if self.references else 0
         each = 7 * bands * self.scene.dtype.itemsize // 3 + 3 + spread + dates  # a working raster, overviews, the COG
@@ -139,6 +148,7 @@ class Prepared:
             "attcr": attcr.__version__,
             "input": [identity or (redact(href), "unknown") for href, identity in self.identities.items()],
             "bands": [(band.name, redact(band.href), band.index) for band in self.scene.bands],
+            "passed": [(self.whole.bands[at].name, redact(self.whole.bands[at].href)) for at in self.passed],
             "slots": self.slots,
             "sensor": repr(self.sensor),
             "options": self.options.digest(),
@@ -235,12 +245,27 @@ def prepare(source: Source, model: nn.Module | str | Path | Predictor, options: 
                 f"{prepared.memory / 2**30:.1f} GiB and {limit / 2**30:.1f} GiB are allowed: use a smaller `tile`."
             )
         _check_values(scene, product, options)
+        _tell_of_passed(prepared)
     except BaseException:
         whole.close()
         if radar:
             radar.close()
         raise
     return prepared
+
+
+def _tell_of_passed(job: Prepared) -> None:
+    """Say which bands come out as they came."""
+    if not job.passed:
+        return
+    named = [job.whole.bands[at].name or str(at + 1) for at in job.passed]
+    listed = " ".join(named[:13]) + (" ..." if len(named) > 13 else "")
+    warnings.warn(
+        f"These weights do not restore {listed}: what is not restored comes out as it came, and the second band of the "
+        "quality raster says where it is still under cloud.",
+        AttcrWarning,
+        stacklevel=4,
+    )
 
 
 def _with_mask(
@@ -368,7 +393,7 @@ def check_target(job: Prepared, target: Path, *, overwrite: bool) -> Outputs:
     """Name all files of a result, or refuse: what cannot be written, is an input, or exists already."""
     if not is_local(str(target)):
         raise SceneError(f"{redact(str(target))} is not a local file: write to disk and copy it up.")
-    count = len(job.scene.bands) + bool(job.scene.alpha)
+    count = len(job.whole.bands) + bool(job.whole.alpha)
     write.check_target(target, job.scene.profile.dtype, count)
     write.check_space(target.parent, job.disk)
     outputs = Outputs(target, job.has_spread, overwrite, bool(job.references))

@@ -32,8 +32,8 @@ Layers = dict[str, tuple[Profile, list[Band]]]
 
 def layers_of(job: Prepared) -> Layers:
     """Describe the restored raster and those that go beside it."""
-    scene = job.scene
-    return {"restored": (scene.profile, [*scene.bands, *([scene.alpha] if scene.alpha else [])]), **_side_layers(job)}
+    whole = job.whole
+    return {"restored": (whole.profile, [*whole.bands, *([whole.alpha] if whole.alpha else [])]), **_side_layers(job)}
 
 
 def _side_layers(job: Prepared) -> Layers:
@@ -50,7 +50,17 @@ def _side_layers(job: Prepared) -> Layers:
         colormap=QUALITY_COLOURS,
         tags=classes,
     )
-    layers = {"quality": (replace(plain, dtype="uint8"), [quality])}
+    groups = [quality]
+    if job.passed:  # TIFF has a colour table only for a single band
+        plainer = replace(quality, colour=ColorInterp.undefined, colormap=None, counted=True)
+        names = [job.whole.bands[at].name or str(at + 1) for at in range(len(job.whole.bands))]
+        restored = " ".join(name for at, name in enumerate(names) if at not in job.passed)
+        passed = " ".join(names[at] for at in job.passed)
+        groups = [
+            replace(plainer, colour=ColorInterp.gray, description=f"quality of {restored}"),
+            replace(plainer, index=2, description=f"quality of {passed}"),
+        ]
+    layers = {"quality": (replace(plain, dtype="uint8"), groups)}
     if job.has_spread:
         kind = "expected error in reflectance" if job.predictor.spec.spread else "spread of eight views"
         spread = Band("spread", "", 1, nodata=float("nan"), description=kind)
@@ -102,7 +112,7 @@ def _item(job: Prepared, outputs: Outputs, state: State) -> str:
     """Give the text of the item that says what was made, and how."""
     from attcr.scenes.pystac import item_of
 
-    scene = job.scene
+    scene = job.whole
     titles = {
         "restored": "The scene without cloud",
         "quality": "; ".join(f"{value} {name}" for value, name in enumerate(QUALITY_NAMES)),

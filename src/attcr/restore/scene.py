@@ -22,11 +22,10 @@ from attcr.restore.outputs import Outputs
 from attcr.restore.prepare import Prepared, Source, check_target, prepare
 from attcr.restore.publish import Preview, layers_of, publish, told_references
 from attcr.restore.resume import State, checksum_of, checksum_of_file, held, read_state, take_up
-from attcr.restore.walk import CLOUD_LEFT, NODATA, QUALITY_NAMES, Array, Strip
+from attcr.restore.walk import CLOUD_LEFT, NODATA, ORIGINAL, QUALITY_NAMES, Array, Strip
 from attcr.scenes import write
 from attcr.scenes.clouds.find import CLOUDS
 from attcr.scenes.dataset import gdal
-from attcr.scenes.scene import Scene
 
 if TYPE_CHECKING:
     from torch import nn
@@ -184,17 +183,29 @@ class FinishedRows:
     """Pixels of each quality class, and last those of cloud that the weights do not remove."""
 
 
-def finished_rows(scene: Scene, preview: Preview, strip: Strip) -> FinishedRows:
+def finished_rows(job: Prepared, preview: Preview, strip: Strip) -> FinishedRows:
     """Give a strip as rows of every file."""
-    alpha = scene.read_alpha(strip.top, strip.top + strip.values.shape[1])
-    values = strip.values if alpha is None else np.concatenate([strip.values, alpha])
-    layers = {"restored": values, "quality": strip.quality[None]}
+    bottom = strip.top + strip.values.shape[1]
+    values, quality = strip.values, strip.quality[None]
+    if job.passed:
+        values = job.whole.read(strip.top, bottom)
+        values[[job.whole.bands.index(band) for band in job.scene.bands]] = strip.values
+        quality = np.stack([strip.quality, _quality_of_passed(job, strip, values[job.passed])])
+    alpha = job.whole.read_alpha(strip.top, bottom)
+    layers = {"restored": values if alpha is None else np.concatenate([values, alpha]), "quality": quality}
     if strip.spread is not None:
         layers["spread"] = strip.spread[None]
     if strip.dates is not None:
         layers["dates"] = strip.dates
     pixels = np.append(np.bincount(strip.quality.ravel(), minlength=len(QUALITY_NAMES)), strip.left)
     return FinishedRows(strip.top, layers, preview.rows(strip.top, strip.came, strip.values), pixels)
+
+
+def _quality_of_passed(job: Prepared, strip: Strip, values: Array) -> Array:
+    """Give the classes of the bands that come out as they came: cloud is left wherever the others lost it."""
+    assert strip.cloudy is not None, "a walk says it of every strip"
+    seen = job.whole.select(job.passed).valid(values, strip.top, blank=job.product.nodata).any(axis=0)
+    return np.where(seen, np.where(strip.cloudy, CLOUD_LEFT, ORIGINAL), NODATA).astype(np.uint8)
 
 
 def was_publishing(job: Prepared, target: Path) -> bool:
@@ -325,7 +336,7 @@ def _restored_rows(
     count.total = sum(len(walk.tiles_to_run(row)) for row in ahead)
     report(Progress("restore", 0, count.total))
     strips = walk.strips(state.row) if state.row < job.scene.height else iter(())
-    return (finished_rows(job.scene, preview, strip) for strip in strips)
+    return (finished_rows(job, preview, strip) for strip in strips)
 
 
 def _keep(rows: FinishedRows, state: State, preview: Preview) -> None:

@@ -83,6 +83,8 @@ class Strip:
     spread: Float32 | None
     left: int = 0
     """Pixels of cloud that the weights do not remove."""
+    cloudy: NDArray[np.bool_] | None = None
+    """Where bands that the network does not give are still under cloud: all that it changed, or left."""
     dates: NDArray[np.int16] | None = None
     """(2, rows, W): days to the date that a pixel is from, and the number of that reference."""
 
@@ -288,7 +290,7 @@ class Walk:
         if spread is not None:
             unknown = np.isin(quality, (NODATA, CLOUD_LEFT))
             spread = np.where(touched, spread, np.where(unknown, np.nan, 0)).astype(np.float32)
-        return Strip(top, values, out, quality, spread, int(left.sum()))
+        return Strip(top, values, out, quality, spread, int(left.sum()), touched | left)
 
     def _class_of_restored(
         self, change: Float32, clouds: CloudRows | None, spread: Float32 | None, valid: NDArray[np.bool_]
