@@ -1,4 +1,4 @@
-"""Speed and memory of the operator and of the network around it, as ratios from one run.
+"""Speed and memory of the operator, as ratios from one run; `attcr bench` measures whole networks.
 
 python benchmarks/attention.py [--default-malloc]
 
@@ -7,7 +7,6 @@ Two threads, best of five, float32. Unless --default-malloc is given, glibc is t
 """
 
 import argparse
-import copy
 import ctypes
 import subprocess
 import sys
@@ -18,7 +17,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from attcr.networks.attcr import ATTCR, ATTCRConfig, Attention
 from attcr.ops import linear_attention, triangular_attention
 
 HEADS, DIM = 2, 48
@@ -82,24 +80,6 @@ def status_mib(field: str) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
 
 
-def network_race() -> dict[str, float]:
-    model = ATTCR(ATTCRConfig.preset("rice2")).eval()
-    identity = copy.deepcopy(model)
-    for module in identity.modules():
-        if isinstance(module, Attention):
-            module.attend = lambda q, k, v: v
-    image = torch.rand(1, 3, 256, 256)
-
-    def restore(network: ATTCR) -> Callable[[], object]:
-        def run() -> None:
-            with torch.no_grad():
-                network(image)
-
-        return run
-
-    return race({"network": restore(model), "identity on V": restore(identity)})
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--default-malloc", action="store_true")
@@ -121,11 +101,6 @@ def main() -> None:
     short, long = race(runs).values()
     print(f"time, forward + backward, N x 4: {long / short:.2f} x")
     print(f"peak memory, forward + backward, N x 4: {peak_mib(4 * n) / peak_mib(n):.2f} x")
-    times = network_race()
-    print(
-        f"rice2 network at 256 x 256: {times['network'] / times['identity on V']:.2f} x the one without the product",
-        seconds(times),
-    )
 
 
 def seconds(times: Mapping[str, float]) -> str:

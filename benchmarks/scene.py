@@ -70,7 +70,7 @@ def main() -> None:
     model = ATTCR(ATTCRConfig.preset(args.preset)).eval()
     with tempfile.TemporaryDirectory(dir=args.folder) as name:
         folder = Path(name)
-        options = RestoreOptions(tile=args.tile, overlap=args.overlap)
+        options = RestoreOptions(tile=args.tile, overlap=args.overlap, mask="none")
         image = make_scene(folder / "in.tif", args.size)
         share = make_mask(folder / "mask.tif", args.size, options)
         bare = bare_network(model, image, options)

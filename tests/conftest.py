@@ -5,10 +5,11 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
+
+from buckets import ask_s3
 
 
 @pytest.fixture(scope="session")
@@ -41,18 +42,25 @@ def s3(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         )
         told = [word.split("=", 1) for word in up.stdout.replace("export ", "").split()]
         os.environ.update(dict(told))
-        user = f"{os.environ['AWS_ACCESS_KEY_ID']}:{os.environ['AWS_SECRET_ACCESS_KEY']}"
-        url = f"{os.environ['AWS_ENDPOINT_URL']}/fleet"
-        payload = f"x-amz-content-sha256: {sha256(b'').hexdigest()}"  # curl 7.88 does not sign it by itself
-        subprocess.run(
-            ["curl", "-sSf", "--aws-sigv4", "aws:amz:us-east-1:s3", "--user", user, "-H", payload, "-X", "PUT", url],
-            check=True,
-        )
+        ask_s3("PUT", "fleet")
         yield "s3://fleet"
     finally:
         subprocess.run([server, "down", folder], check=True)
         os.environ.clear()
         os.environ.update(before)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 4 MiB in memory, where this user may mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = shutil.which("mount")
+    command = [str(mount), "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    if mount is None or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("no right to mount a small disk")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
 
 
 def _free_port() -> int:

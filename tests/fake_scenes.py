@@ -28,9 +28,10 @@ SENSORS = {
 
 
 def by_position(bands: int) -> InputSpec:
-    """A network of so many bands without names: the scene's bands go in as they stand."""
+    """A network of so many bands without names that removes any cloud: the scene's bands go in as they stand."""
     names = tuple(f"band {number}" for number in range(1, bands + 1))
-    return replace(TRUE_COLOUR, slots=band_slots(names, high=TRUE_COLOUR.slots[0].high), outputs=names)
+    slots = band_slots(names, high=TRUE_COLOUR.slots[0].high)
+    return replace(TRUE_COLOUR, slots=slots, outputs=names, removes=("thin", "thick"))
 
 
 def noise(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:

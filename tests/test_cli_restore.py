@@ -40,10 +40,11 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_photo_goes_in_and_out(tmp_path: Path, weights: Path) -> None:
-    photo = make(tmp_path / "photo.png", noise("uint8", (3, 90, 80)), driver="PNG")
+    photo = make(tmp_path / "photo.png", noise("uint8", (3, 90, 80)) // 2, driver="PNG")
     done = run(photo, tmp_path / "out.png", "--weights", weights)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
+    assert "out.png: mask auto, " in done.stdout
     assert "original" in done.stdout
     assert read(tmp_path / "out.png").shape == (3, 90, 80)
     again = run(photo, tmp_path / "out.png", "--weights", weights)
@@ -90,6 +91,20 @@ def test_killed_in_the_middle_and_resumed_gives_the_bytes_of_an_undisturbed_run(
     assert 0 < rows[0] < rows[1] < 1100
     assert run(scene, target, *options, "--resume").returncode == 0
     assert files(tmp_path / "killed") == files(tmp_path / "whole")
+
+
+def test_a_scene_that_is_all_cloud_ends_with_4_and_what_to_do(tmp_path: Path, weights: Path) -> None:
+    scene = make(tmp_path / "in.tif", np.full((3, 40, 40), 90, np.uint8), photometric="RGB", **UTM)
+    scl = make(tmp_path / "scl.tif", np.full((1, 40, 40), 9, np.uint8), **UTM)
+    target = tmp_path / "out.tif"
+    done = run(scene, target, "--weights", weights, "--mask", f"scl={scl}")
+    assert done.returncode == 4
+    assert done.stderr.startswith("attcr: All of ")
+    assert done.stderr.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.tif", "scl.tif"]
+    done = run(scene, target, "--weights", weights, "--mask", f"scl={scl}", "--unseen", "fill")
+    assert done.returncode == 0
+    assert "100.0% of the scene is under cloud that these weights do not remove" in done.stderr
 
 
 @pytest.fixture
@@ -139,3 +154,39 @@ except SystemExit:
     assert not {"torch", "rasterio"} & set(sys.modules)
 """
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def test_several_pictures_go_into_a_folder_and_a_bad_one_stops_no_other(tmp_path: Path, weights: Path) -> None:
+    first = make(tmp_path / "a.png", noise("uint8", (3, 40, 40)), driver="PNG")
+    floats = np.linspace(0.1, 0.9, 4800, dtype=np.float32).reshape(3, 40, 40)
+    last = make(tmp_path / "c.tif", floats, photometric="RGB", **UTM)
+    (tmp_path / "b.tif").write_text("no raster")
+    (tmp_path / "out").mkdir()
+    options = ("--weights", weights, "--json", "--progress", "json")
+    done = run(first, tmp_path / "b.tif", last, tmp_path / "out", *options)
+    assert done.returncode == 3, done.stderr
+    told = json.loads(done.stdout)
+    assert [Path(scene["target"]).name for scene in told["scenes"]] == ["a.png", "c.tif"]
+    assert list(told["failed"]) == [str(tmp_path / "b.tif")]
+    assert read(tmp_path / "out" / "a.png").shape == read(tmp_path / "out" / "c.tif").shape == (3, 40, 40)
+    events = [json.loads(line) for line in done.stderr.splitlines()]
+    assert {event["event"] for event in events} == {"start", "progress", "warning", "result"}
+    warned = [event["message"] for event in events if event["event"] == "warning"]
+    assert any("cannot be opened as a raster" in text for text in warned)
+    assert any("say --sensor picture" in text for text in warned)
+    restored = [event for event in events if event.get("stage") == "restore"]
+    assert (restored[0]["done"], restored[0]["total"], restored[-1]["done"]) == (0, 1, 1)
+    assert events[-1]["result"] == told
+
+
+def test_four_bands_without_names_are_restored_by_their_numbers(tmp_path: Path, weights: Path) -> None:
+    values = np.full((4, 80, 80), 800, np.uint16)
+    values[:, 20:40, 20:40] = 9000
+    scene = make(tmp_path / "in.tif", values, **UTM)
+    options = ("--sensor", "S2-L2A", "--bands", "3,2,1", "--mask", "auto", "--dilate", 0, "--feather", 0, "--quiet")
+    done = run(scene, tmp_path / "out.tif", "--weights", weights, *options)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    quality = read(tmp_path / "out_quality.tif")[0]
+    assert (quality[25:35, 25:35] > 1).all()
+    assert (quality[50:] == 1).all()

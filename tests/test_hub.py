@@ -199,3 +199,20 @@ def test_a_file_of_the_hub_stays_in_its_cache_though_another_sha256_is_asked_for
     answer = load_from_hub(f"hf://owner/name#sha256={'0' * 64}", server, tmp_path / "hub")
     assert "expected 000" in answer.stderr
     assert [path.read_bytes() for path in tmp_path.glob("hub/hub/models--*/blobs/*")] == [_Server.content]
+
+
+def test_without_a_connection_the_hub_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    code = (
+        "import attcr\n"
+        "try: attcr.load_model('hf://owner/name')\n"
+        "except attcr.errors.WeightsError as error: print(error)"
+    )
+    closed = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path), "HF_HUB_DOWNLOAD_TIMEOUT": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", f"import attcr.errors\n{code}"],
+        capture_output=True, text=True, env={**os.environ, **closed},
+    )  # fmt: skip
+    assert done.stdout == (
+        "hf://owner/name: the Hub cannot be reached, and model.safetensors is not in this machine's cache: check the "
+        "connection\n"
+    ), done.stderr

@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "attcr"
 # Each line imports only from lines above it, or from its own room (`scenes.write` from `scenes.tiles`).
 LAYERS = [
     {"errors"},
-    {"files", "addresses"},
+    {"files", "addresses", "dates"},
     {"sensors"},
     {"products"},
     {"ops"},
@@ -29,10 +29,9 @@ LAYERS = [
     {"data"},
     {"protocols", "viz"},
     {"two_dates"},
-    {"evaluate", "gates"},
+    {"evaluate", "gates", "gaps", "bench"},
     {"train"},
     {"scenes"},
-    {"references"},
     {"restore"},
     {"fleet"},
     {"serve"},
@@ -43,11 +42,13 @@ LAYERS = [
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 FILES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
-NO_TORCH = {"errors", "files", "addresses", "sensors", "products", "spec", "hub", "scenes", "references"}
+NO_TORCH = {"errors", "files", "addresses", "dates", "sensors", "products", "spec", "hub", "scenes"}
 """Rooms that never import torch."""
 NO_TORCH_AT_IMPORT = {"weights", "restore", "cli"}
 """Rooms that import it in the function that needs it, and through no other module before."""
-NO_GEOGRAPHY = {"ops", "networks", "sensors", "products", "spec", "weights", "official", "predict", "protocols"}
+NO_GEOGRAPHY = {
+    "dates", "ops", "networks", "sensors", "products", "spec", "weights", "official", "predict", "protocols",
+}  # fmt: skip
 GEOGRAPHY = {"rasterio", "rio_cogeo", "pystac", "pystac_client", "pyproj", "shapely", "osgeo"}
 
 

@@ -5,7 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attcr.products import COMMON_WAVELENGTHS, band_names, find_band, find_bands, recognise, wavelength_of
+from attcr.products import (
+    COMMON_WAVELENGTHS,
+    band_names,
+    could_be_picture,
+    find_band,
+    find_bands,
+    recognise,
+    wavelength_of,
+)
 from attcr.sensors import (
     LANDSAT_C2_L1,
     LANDSAT_C2_L2,
@@ -228,3 +236,20 @@ def test_a_wavelength_comes_from_words_product_or_common_name(sensor: Sensor, na
 
 def test_common_names_stand_for_the_bands_of_sentinel_2() -> None:
     assert {common: nm for _, common, nm in BANDS["s2-l1c"]} == COMMON_WAVELENGTHS
+
+
+@pytest.mark.parametrize(
+    ("sensor", "name", "bands", "could"),
+    [
+        (REFLECTANCE, "photo.tif", ("", "", ""), True),
+        (REFLECTANCE, "photo.tif", ("Red", "green", "blue"), True),
+        (REFLECTANCE, "photo.tif", ("B04", "B03", "B02"), False),
+        (REFLECTANCE, "photo.tif", ("", "", "", ""), False),
+        (REFLECTANCE, "S2A_MSIL2A_20220501T100021_N0400_R122.tif", ("", "", ""), False),
+        (RGB8, "photo.tif", ("", "", ""), False),
+    ],
+)
+def test_floats_of_three_colours_without_a_product_could_be_a_picture(
+    sensor: Sensor, name: str, bands: tuple[str, ...], could: bool
+) -> None:
+    assert could_be_picture(sensor, {"name": name}, bands) is could

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attcr.errors import SceneError, ShapeError
+from attcr.errors import AttcrWarning, SceneError, ShapeError
 from attcr.sensors import (
     LANDSAT_C2_L1,
     LANDSAT_C2_L2,
@@ -23,6 +23,7 @@ from attcr.sensors import (
     SENTINEL2_L2A_N0400,
     ModelRange,
     Sensor,
+    check_floats,
     check_values,
     into_dtype,
 )
@@ -187,14 +188,14 @@ def everywhere(values: np.ndarray) -> Any:
 @pytest.mark.parametrize(
     ("name", "dtype", "message"),
     [
-        ("reflectance", "uint16", "uint16 numbers and reflectance is float 0..1: name the product; --sensor is one of"),
+        ("reflectance", "uint16", "uint16 numbers and reflectance is float 0..1: name the product; `sensor` is one of"),
         ("picture", "uint8", "uint8 numbers and picture is float"),
         ("rgb8", "uint16", "uint16 numbers and rgb8 is 0..255 in uint8"),
         ("rgb8", "float32", "float32 numbers and rgb8"),
-        ("s2-l1c", "float32", "16 bits: if these were scaled already, say --sensor reflectance"),
-        ("s2-l2a-n0400", "uint8", "uint8 values and s2-l2a-n0400 is digital numbers of 16 bits: .* say --sensor rgb8"),
-        ("landsat-c2-l2", "float64", "say --sensor reflectance"),
-        ("landsat-tm-c2-l2", "int8", "of 16 bits: .* say --sensor rgb8"),
+        ("s2-l1c", "float32", "16 bits: if these were scaled already, say `sensor=reflectance`"),
+        ("s2-l2a-n0400", "uint8", "uint8 values and s2-l2a-n0400 is digital numbers of 16 bits: .* say `sensor=rgb8`"),
+        ("landsat-c2-l2", "float64", "say `sensor=reflectance`"),
+        ("landsat-tm-c2-l2", "int8", "of 16 bits: .* say `sensor=rgb8`"),
     ],
 )
 def test_numbers_of_a_kind_that_the_sensor_does_not_have_are_refused(name: str, dtype: str, message: str) -> None:
@@ -253,3 +254,21 @@ def test_only_valid_values_are_judged() -> None:
     check_values(SENTINEL2_L2A, values, np.zeros(values.shape, bool))
     with pytest.raises(SceneError, match="look"):
         check_values(SENTINEL2_L2A, values, ~valid)
+
+
+def test_floats_that_nobody_named_are_told_and_those_of_a_picture_refused() -> None:
+    values = np.linspace(0.01, 0.9, 300, dtype=np.float32).reshape(3, 10, 10)
+    everything = np.ones(values.shape, bool)
+    with pytest.warns(AttcrWarning, match="taken for reflectance. If it is a picture.*`sensor=picture`"):
+        check_floats(values, everything)
+    eight_bits = (np.arange(300) % 256 / 255).astype(np.float32).reshape(3, 10, 10)
+    with pytest.raises(SceneError, match=r"whole 255ths of 1.*say `sensor=picture`"):
+        check_floats(eight_bits, everything)
+    eight_bits[0, 0, 0] = 0.123
+    only_first = np.zeros(values.shape, bool)
+    only_first[0, 0] = True
+    with pytest.warns(AttcrWarning):
+        check_floats(eight_bits, only_first)
+    only_first[0, 0, 0] = False
+    with pytest.raises(SceneError, match="255ths"):
+        check_floats(eight_bits, only_first)

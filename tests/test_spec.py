@@ -227,7 +227,7 @@ def test_a_scenes_bands_go_into_the_slots(
             TRUE_COLOUR,
             REFLECTANCE,
             [""] * 4,
-            "4 bands have no names and the weights take red green blue: .* --bands",
+            "4 bands have no names and the weights take red green blue: .* `bands`",
         ),
         (TRUE_COLOUR, SENTINEL2_L2A, ["B02", "B03", ""], r"bands are B02 B03 \? and the weights take red green blue"),
         (TRUE_COLOUR, REFLECTANCE, ["x"] * 21, r"bands are (x ){20}\.\.\. and"),
@@ -304,7 +304,7 @@ def test_the_users_own_choice_rules() -> None:
     assert RICE2.match(RGB8, ["red", "green", "blue"], ["1", "2", "3"]) == [0, 1, 2]
     with pytest.raises(SceneError, match="is s2-l2a and the weights take rgb8, picture"):
         RICE2.match(SENTINEL2_L2A, ["B02", "B03", "B04"], ["B04", "B03", "B02"])
-    with pytest.raises(SceneError, match=r"--bands names 2 bands and the weights take 3 \(red green blue\): name 3"):
+    with pytest.raises(SceneError, match=r"`bands` names 2 bands and the weights take 3 \(red green blue\): name 3"):
         TRUE_COLOUR.match(SENTINEL2_L2A, [""] * 12, ["B04", "B03"])
     with pytest.raises(SceneError, match=r"Band B10 is not among the scene's 3 bands \(B02 B03 \?\)"):
         TRUE_COLOUR.match(SENTINEL2_L2A, ["B02", "B03", ""], ["B02", "B03", "B10"])

@@ -417,3 +417,11 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 def test_what_can_be_no_file_is_refused_in_words(name: str) -> None:
     with pytest.raises(WeightsError, match="no such file"):
         load_model(name)
+
+
+def test_the_published_names_are_listed_and_load_on_a_device() -> None:
+    assert attcr.list_models() == list(published())
+    assert {parameter.device.type for parameter in load_model("rgb-thin", device="cpu").parameters()} == {"cpu"}
+    assert next(load_model("rgb-thin", device=torch.device("meta")).parameters()).is_meta
+    with pytest.raises(ConfigError, match="the network cannot go to device 'nowhere'"):
+        load_model("rgb-thin", device="nowhere")

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from attcr.predict import Predictor as Predictor
     from attcr.predict import open_predictor as open_predictor
     from attcr.restore import RestoreOptions as RestoreOptions
+    from attcr.restore import find_clouds as find_clouds
     from attcr.restore import restore_array as restore_array
     from attcr.restore import restore_scene as restore_scene
     from attcr.restore import which_weights as which_weights
     from attcr.spec import InputSpec as InputSpec
+    from attcr.weights import list_models as list_models
     from attcr.weights import load_model as load_model
     from attcr.weights import read_header as read_header
     from attcr.weights import save_model as save_model
@@ -34,6 +36,8 @@ _PUBLIC = {
     "Predictor": "attcr.predict",
     "RestoreOptions": "attcr.restore",
     "build_network": "attcr.networks",
+    "find_clouds": "attcr.restore",
+    "list_models": "attcr.weights",
     "load_model": "attcr.weights",
     "open_predictor": "attcr.predict",
     "read_header": "attcr.weights",
@@ -55,6 +59,8 @@ __all__ = [
     "RestoreOptions",
     "__version__",
     "build_network",
+    "find_clouds",
+    "list_models",
     "load_model",
     "open_predictor",
     "read_header",

@@ -29,6 +29,10 @@ class SceneError(AttcrError, ValueError):
     """A scene that cannot be read, does not fit the weights, or cannot be written."""
 
 
+class AllCloudError(SceneError):
+    """A scene of which nothing is seen: all of it is under cloud that the weights do not remove."""
+
+
 class ManifestError(AttcrError, ValueError):
     """A list of scenes, or a row of one, that does not say what to restore."""
 

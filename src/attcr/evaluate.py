@@ -38,11 +38,11 @@ from attcr.data.splits import names_sha256
 from attcr.errors import ConfigError, DataError, DataNotFoundError, ShapeError
 from attcr.files import sha256 as file_sha256
 from attcr.files import write_whole
-from attcr.predict import Predictor, open_predictor
+from attcr.predict import Backend, Predictor, open_predictor, read_about
 from attcr.protocols import PROTOCOLS, Metric, Protocol, average, named, psnr
 from attcr.spec import InputSpec
 from attcr.two_dates import CLASS_PROTOCOLS, EVERY, ClassProtocol, summarise
-from attcr.weights import find_weights, read_header
+from attcr.weights import find_weights
 
 CLOUDY_DIFFERENCE = 0.1
 """A pixel is called cloudy when any band of input and reference differ by more, where 1 is the peak."""
@@ -135,10 +135,10 @@ def method_from_predictor(predictor: Predictor, name: str, source: Mapping[str, 
     return Method(name, restore, {**predictor.identity, **(source or {})}, takes)
 
 
-def method_from_weights(source: str | os.PathLike[str], *, device: str = "cpu") -> Method:
-    """Give the network of published or other weights as a method, named after the file."""
+def method_from_weights(source: str | os.PathLike[str], *, device: str = "cpu", backend: Backend = "auto") -> Method:
+    """Give the network of published, exported or other weights as a method, named after the file."""
     file = find_weights(source)
-    header = read_header(file)
+    header = read_about(file)
     made_of = {
         "weights": file.name,
         "sha256": file_sha256(file),
@@ -146,7 +146,7 @@ def method_from_weights(source: str | os.PathLike[str], *, device: str = "cpu") 
         "config": dict(header.config),
         "device": device,
     }
-    return method_from_predictor(open_predictor(file, device=device), file.stem, made_of)
+    return method_from_predictor(open_predictor(file, device=device, backend=backend), file.stem, made_of)
 
 
 def method_from_predictions(folder: str | os.PathLike[str], benchmark: Benchmark) -> Method:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import TimeoutError as NotInTimeError
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from attcr.addresses import hide_secrets, redact
 from attcr.downloads import LIMIT_VARIABLE, PIECE, background, copy, download_limit, open_http, seconds_for
@@ -16,7 +17,7 @@ try:
     import fsspec
     import huggingface_hub
     from fsspec.callbacks import TqdmCallback
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    from huggingface_hub.errors import LocalEntryNotFoundError
 except ImportError as error:
     raise MissingExtraError("huggingface_hub, fsspec", "hub") from error
 
@@ -51,7 +52,11 @@ def _from_hub(address: re.Match[str], digest: str) -> Path:
         path = Path(background(download).result(timeout=seconds_for(size)))
     except NotInTimeError as error:
         raise WeightsError(f"{address[0]}: {file} came too slowly from the Hub: try again later") from error
-    except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError, OSError, ValueError) as error:
+    except LocalEntryNotFoundError as error:
+        raise WeightsError(
+            f"{address[0]}: the Hub cannot be reached, and {file} is not in this machine's cache: check the connection"
+        ) from error
+    except Exception as error:  # the client's transport has errors of its own, which are of no common kind
         raise WeightsError(f"{address[0]}: {file} cannot be had from the Hub: {_first_line(error)}") from error
     kept = path.resolve().name  # the Hub's cache names large files by the sha256 that the Hub keeps
     found = sha256(path)
@@ -68,7 +73,7 @@ def _from_hub(address: re.Match[str], digest: str) -> Path:
 def _size_on_hub(address: re.Match[str], file: str) -> int:
     """Give the size of a file as the Hub tells it; the most that is taken where it cannot be asked."""
     url = huggingface_hub.hf_hub_url(address["repo"], file, revision=address["revision"])
-    with suppress(HfHubHTTPError, LocalEntryNotFoundError, OSError):  # the download says it, or finds it in the cache
+    with suppress(Exception):  # the download says it, or finds it in the cache
         size = huggingface_hub.get_hf_file_metadata(url).size
         if size is not None:
             return size
@@ -88,7 +93,7 @@ def _from_url(url: str, digest: str) -> Path:
     if not digest:
         raise WeightsError(f"{redact(url)}: add #sha256=HEX to the address, so that what comes can be checked")
     folder = cache_folder()
-    kept = folder / f"{digest}.safetensors"
+    kept = folder / f"{digest}{'.onnx' if urlsplit(url).path.lower().endswith('.onnx') else '.safetensors'}"
     if kept.is_file() and sha256(kept) == digest:
         return kept
     folder.mkdir(parents=True, exist_ok=True)

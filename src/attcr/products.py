@@ -17,6 +17,7 @@ from attcr.sensors import (
     LANDSAT_TM_C2_L2,
     LANDSAT_WAVELENGTHS,
     REFLECTANCE,
+    RGB,
     RGB8,
     S2_COMMON,
     S2_L1C_BANDS,
@@ -28,6 +29,8 @@ from attcr.sensors import (
     Sensor,
 )
 
+BAND_IN_NAME = re.compile(r"(?:^|_)(B(?:\d{1,2}|8A)|SCL|QA_PIXEL)(?:_\d+m)?\.\w+$", re.IGNORECASE)
+"""The band at the end of a band file's name: _B04_10m.jp2, _SR_B4.TIF."""
 COMMON_WAVELENGTHS = dict(zip(S2_COMMON, S2_WAVELENGTHS, strict=True))
 """Nanometres of the bands by their common names."""
 
@@ -51,6 +54,17 @@ def recognise(
         base = product or replace(REFLECTANCE, name="scaled by its tags")
         return replace(base, scale=scales[0], offset=offsets[0])
     return product
+
+
+def could_be_picture(sensor: Sensor, hints: Mapping[str, str], names: Sequence[str]) -> bool:
+    """Say whether floats that are taken for reflectance may be a picture's: three colours of no product."""
+    colours = {"", *RGB}
+    return (
+        sensor == REFLECTANCE
+        and len(names) == len(RGB)
+        and {name.lower() for name in names} <= colours
+        and _recognise_product(hints) is None
+    )
 
 
 def _recognise_product(hints: Mapping[str, str]) -> Sensor | None:

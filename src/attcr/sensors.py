@@ -6,13 +6,14 @@ one into the other. Arrays are (C, H, W), one entry of the first axis per band o
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from attcr.errors import SceneError, ShapeError
+from attcr.errors import AttcrWarning, SceneError, ShapeError
 
 Array = NDArray[Any]
 
@@ -65,7 +66,7 @@ class Sensor:
     """How one product's values become the model's: `reflectance = value * scale + offset`, then the range."""
 
     name: str
-    """What `--sensor` calls it."""
+    """What the option `sensor` calls it."""
     bands: tuple[str, ...]
     """Band names in product order; empty for a product of any bands."""
     scale: float
@@ -210,12 +211,12 @@ SENSORS = {
         LANDSAT_C2_L1, LANDSAT_C2_L2, LANDSAT_TM_C2_L2,
     )
 }  # fmt: skip
-"""What `--sensor` accepts."""
+"""What the option `sensor` accepts."""
 
 
 def check_values(sensor: Sensor, values: Array, valid: NDArray[np.bool_]) -> None:
     """Refuse values that cannot be what the sensor says: the wrong scaling is worse than none."""
-    kind, choices = values.dtype, f"--sensor is one of {', '.join(SENSORS)}."
+    kind, choices = values.dtype, f"`sensor` is one of {', '.join(SENSORS)}."
     if sensor.name in (REFLECTANCE.name, PICTURE.name) and kind.kind != "f":
         raise SceneError(f"The scene holds {kind} numbers and {sensor.name} is float 0..1: name the product; {choices}")
     if sensor.name == RGB8.name and kind != np.uint8:
@@ -225,7 +226,7 @@ def check_values(sensor: Sensor, values: Array, valid: NDArray[np.bool_]) -> Non
         instead = "reflectance" if kind.kind == "f" else "rgb8"
         raise SceneError(
             f"The scene holds {kind} values and {sensor.name} is digital numbers of 16 bits: if these "
-            f"were scaled already, say --sensor {instead}."
+            f"were scaled already, say `sensor={instead}`."
         )
     seen = values[valid]
     if not seen.size:
@@ -235,15 +236,36 @@ def check_values(sensor: Sensor, values: Array, valid: NDArray[np.bool_]) -> Non
         raise SceneError(
             f"The scene holds floats up to {top:g} and reflectance is 0..1: these look like digital "
             "numbers, so convert them to integers with gdal_translate -ot UInt16 and name the product "
-            "with --sensor."
+            "with `sensor`."
         )
     if counted and top <= 255:
         raise SceneError(
             f"The scene's values end at {top:g} and {sensor.name} goes to 10000 and more: this looks like "
-            "a picture of 8 bits, so convert it with gdal_translate -ot Byte and say --sensor rgb8."
+            "a picture of 8 bits, so convert it with gdal_translate -ot Byte and say `sensor=rgb8`."
         )
     if counted and sensor.offset < 0 and float(np.mean(seen * sensor.scale + sensor.offset < 0)) > 0.5:
         raise SceneError(
             f"More than half of the scene's values are below reflectance 0 as {sensor.name}: its offset of "
-            f"{sensor.offset:g} was already taken out, or never put in; say --sensor with the plain product."
+            f"{sensor.offset:g} was already taken out, or never put in; name the plain product with `sensor`."
         )
+
+
+def check_floats(values: Array, valid: NDArray[np.bool_]) -> None:
+    """Warn that floats of three bands are taken for reflectance, where nobody said what they are; refuse a picture.
+
+    A picture's white is 1 and reflectance 0.36 is as bright: taken for the other, either comes out wrong. Values that
+    are all whole 255ths are a picture's for sure.
+    """
+    found = values[valid]
+    steps = found.astype(np.float64) * 255
+    if found.size and np.abs(steps - np.rint(steps)).max() < 1e-3 and np.unique(np.rint(steps)).size > 2:
+        raise SceneError(
+            "The scene's values are whole 255ths of 1, so they were a picture of 8 bits, and not reflectance: say "
+            "`sensor=picture` (or `sensor=reflectance`, if you are sure)."
+        )
+    warnings.warn(
+        "Nothing says what the scene's floats are: they are taken for reflectance. If it is a picture, whose white is "
+        "1, say `sensor=picture`; `sensor=reflectance` ends this warning.",
+        AttcrWarning,
+        stacklevel=4,
+    )

@@ -187,7 +187,7 @@ class InputSpec:
         if self.of_kind("level") and sensor.surface is None:
             raise SceneError(
                 f"The scene is {sensor.name}, and the weights must know whether its values are of the surface or of "
-                "the top of the atmosphere: name the product with --sensor."
+                "the top of the atmosphere: name the product with `sensor`."
             )
         if sensor.product not in self.products:
             raise SceneError(
@@ -206,7 +206,7 @@ class InputSpec:
             came = f"bands are {_listed(names)}" if any(names) else f"{len(names)} bands have no names"
             raise SceneError(
                 f"The scene's {came} and the weights take {wanted}: take other weights or, where the scene's bands "
-                "are these by another name, say which with --bands, by name or number from 1."
+                "are these by another name, say which with `bands`, by name or number from 1."
             )
         return places
 
@@ -214,7 +214,7 @@ class InputSpec:
         wanted = [slot.name for slot in self.bands]
         if len(asked) != len(wanted):
             raise SceneError(
-                f"--bands names {len(asked)} bands and the weights take {len(wanted)} ({' '.join(wanted)}): "
+                f"`bands` names {len(asked)} bands and the weights take {len(wanted)} ({' '.join(wanted)}): "
                 f"name {len(wanted)}."
             )
         found = [find_band(sensor, band_names(sensor, names), name) for name in asked]
@@ -222,7 +222,7 @@ class InputSpec:
             if at is None:
                 raise SceneError(
                     f"Band {name} is not among the scene's {len(names)} bands ({_listed(names)}): choose by name or "
-                    "number with --bands."
+                    "number with `bands`."
                 )
         return [at for at in found if at is not None]
 

@@ -17,7 +17,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import safetensors
+import safetensors.numpy
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from attcr.errors import AttcrWarning, ConfigError, WeightsError
@@ -25,11 +26,12 @@ from attcr.files import sha256, write_whole
 from attcr.spec import SEN12MSCR, SEN12MSCR_OPTICAL, TRUE_COLOUR, InputSpec, band_slots
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor, nn
 
 FORMAT = "attcr-2"
 FORMAT_WITHOUT_SPEC = "attcr-1"
-_WRONG = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+WRONG = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """What a config or a spec of the wrong kind, size or depth makes Python and torch raise."""
 
 
@@ -188,8 +190,13 @@ def _check_planes(model: nn.Module, spec: InputSpec) -> None:
         )
 
 
-def load_model(source: str | os.PathLike[str]) -> nn.Module:
-    """Give a network ready for inference, in float32 on the CPU, by anything that `find_weights` takes.
+def list_models() -> list[str]:
+    """Give the names of the weights in the package, which `load_model` and `restore_scene` take."""
+    return list(published())
+
+
+def load_model(source: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> nn.Module:
+    """Give a network ready for inference, in float32 on a device, by anything that `find_weights` takes.
 
     Its `config` are its settings and its `spec` says what it takes and gives.
     """
@@ -210,7 +217,7 @@ def load_model(source: str | os.PathLike[str]) -> nn.Module:
         config = entry.config(**told.config)
         with torch.device("meta"):  # shapes alone: a header cannot ask for more memory than the file fills
             drawn = entry.module(config)
-    except _WRONG as error:
+    except WRONG as error:
         raise WeightsError(f"{path}: the config in its metadata is of another version or damaged ({error})") from error
     check_fit(drawn, shapes, str(path))
     tensors = safetensors.torch.load(content)
@@ -219,7 +226,11 @@ def load_model(source: str | os.PathLike[str]) -> nn.Module:
     if model is not drawn:
         fill(model, tensors)
     model.spec = told.spec  # type: ignore[assignment]
-    return model.eval()
+    try:
+        return model.eval().to(device)
+    except (RuntimeError, AssertionError) as error:
+        first = str(error).splitlines()[0]
+        raise ConfigError(f"the network cannot go to device {str(device)!r}: {first}") from error
 
 
 def _refuse_absurd(config: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -258,6 +269,16 @@ def read_header(source: str | os.PathLike[str]) -> WeightsHeader:
     return _header_of(_read(path)[1]["__metadata__"], path)
 
 
+def read_tensors(path: Path) -> tuple[WeightsHeader, dict[str, NDArray[Any]], str]:
+    """Check that a file is whole and ours; give what it says of itself, its tensors without torch, and its sha256."""
+    content, header = _read(path)
+    try:
+        tensors = safetensors.numpy.load(content)
+    except (SafetensorError, KeyError, TypeError) as error:
+        raise WeightsError(f"{path}: its tensors are of a type that only torch reads ({error})") from error
+    return _header_of(header["__metadata__"], path), tensors, hashlib.sha256(content).hexdigest()
+
+
 def _header_of(metadata: Mapping[str, str], path: Path) -> WeightsHeader:
     try:
         config, provenance = json.loads(metadata["config"]), json.loads(metadata.get("provenance", "{}"))
@@ -272,7 +293,7 @@ def _header_of(metadata: Mapping[str, str], path: Path) -> WeightsHeader:
             )
             return WeightsHeader("attcr", config, _implied_spec(config), provenance)
         return WeightsHeader(metadata["network"], config, InputSpec.from_json(json.loads(metadata["spec"])), provenance)
-    except _WRONG as error:
+    except WRONG as error:
         raise WeightsError(f"{path}: its metadata is of another version or damaged ({error})") from error
 
 

@@ -46,13 +46,14 @@ class RestoreAccessor:
         """Give the array without cloud; dims, coords, attrs, encoding and type stay.
 
         `model` and the order of the bands are as `attcr.restore_array` takes them.
-        `clouds` (rows, columns) is 0 where it is clear, 1 under thin cloud, 2 or True under thick. An array that is
-        chunked by dask stays lazy and is restored chunk by chunk, each with the pixels around it that its tiles
-        touch, so that the result does not depend on the chunks. Nodata is the options', else `_FillValue`.
+        `clouds` (rows, columns) is 0 where it is clear, 1 under thin cloud, 2 under thick; True is cloud of any kind.
+        No mask is made here: without one every pixel goes through the network. An array that is chunked by dask stays
+        lazy and is restored chunk by chunk, each with the pixels around it that its tiles touch, so that the result
+        does not depend on the chunks. Nodata is the options', else `_FillValue`.
         """
         options = options or RestoreOptions()
         band, row, col = self._dims()
-        predictor = open_predictor(model, device=options.device, dtype=options.dtype)
+        predictor = open_predictor(model, device=options.device, dtype=options.dtype, backend=options.backend)
         array = self._array.transpose(band, row, col)
         options = replace(options, nodata=_nodata(array) if options.nodata is None else options.nodata)
         cloudy = None

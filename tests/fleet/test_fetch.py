@@ -16,7 +16,7 @@ from attcr.restore.options import RestoreOptions
 from fake_fleets import host, item, ledger, stac_item, told
 from fake_scenes import UTM, make, noise, serve
 
-OPTIONS = RestoreOptions(tile=64, overlap=8)
+OPTIONS = RestoreOptions(tile=64, overlap=8, mask="none")
 
 
 def sizes(fetched: Fetched) -> dict[str, int]:

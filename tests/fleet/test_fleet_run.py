@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import rasterio
 
-from attcr.errors import ConfigError, FleetError, WeightsError
+from attcr.errors import ConfigError, FleetError, ManifestError, WeightsError
 from attcr.fleet.fetch import Fetched
 from attcr.fleet.ledger import Ledger, Outcome
 from attcr.fleet.manifest import Work
@@ -42,7 +42,7 @@ from fake_fleets import (
 )
 from fake_scenes import UTM, make, noise, read, serve
 
-OPTIONS = RestoreOptions(tile=64, overlap=8)
+OPTIONS = RestoreOptions(tile=64, overlap=8, mask="none")
 
 
 def test_a_run_writes_rasters_and_items_and_a_second_one_does_nothing(tmp_path: Path, weights: Path) -> None:
@@ -519,3 +519,12 @@ def test_what_is_missing_is_said(tmp_path: Path, weights: Path) -> None:
         read_status(str(tmp_path))
     with pytest.raises(WeightsError, match="no such file"):
         run_fleet("x.txt", str(tmp_path / "out"), str(tmp_path / "no.safetensors"))
+
+
+@pytest.mark.parametrize("name", ["in/nothing*.tif", "empty.txt"])
+def test_a_manifest_without_scenes_is_refused_and_leaves_nothing(tmp_path: Path, weights: Path, name: str) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "empty.txt").touch()
+    with pytest.raises(ManifestError, match=r"There is no scene in .*: check the name, or the pattern"):
+        run_fleet(str(tmp_path / name), str(tmp_path / "out"), str(weights), options=OPTIONS)
+    assert not list((tmp_path / "out").rglob("*.json"))

@@ -26,7 +26,7 @@ from attcr.fleet.store import Scratch, Store
 from attcr.restore.options import RestoreOptions
 from fake_fleets import item, ledger, make_scenes
 
-OPTIONS = RestoreOptions(tile=64, overlap=8)
+OPTIONS = RestoreOptions(tile=64, overlap=8, mask="none")
 BEGAN = 1_700_000_000
 """When the made ledger begins, in seconds since 1970."""
 ROWS: list[tuple[int, str, Status, float, float, str]] = [

@@ -113,7 +113,7 @@ def test_hours_follow_from_the_rate() -> None:
 def test_a_rate_is_the_new_pixels_of_a_tile_over_its_seconds(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([10.0, 10.5])
     monkeypatch.setattr("attcr.fleet.plan.time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    assert measure_rate(weights, RestoreOptions(tile=64, overlap=8)) == pytest.approx(56 * 56 / 1e6 / 0.5)
+    assert measure_rate(weights, RestoreOptions(tile=64, overlap=8, mask="none")) == pytest.approx(56 * 56 / 1e6 / 0.5)
 
 
 def test_a_size_is_told_by_the_row_or_by_a_file_of_this_machine(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from fake_scenes import UTM, make, noise, serve
 ray = pytest.importorskip("ray")
 psutil = pytest.importorskip("psutil")
 
-OPTIONS = RestoreOptions(tile=64, overlap=8)
+OPTIONS = RestoreOptions(tile=64, overlap=8, mask="none")
 SETTINGS = ("--set", "tile=64", "--set", "overlap=8")
 NODE = {"num_cpus": 8, "object_store_memory": 80 << 20}
 

@@ -6,14 +6,17 @@ import obstore
 import pytest
 from obstore.store import from_url
 
+from attcr.errors import FleetError
+from attcr.fleet.ledger import Outcome
 from attcr.fleet.manifest import read_manifest
 from attcr.fleet.plan import list_prefix, write_plan
-from attcr.fleet.run import read_status, run_fleet
+from attcr.fleet.run import Tally, read_status, run_fleet
 from attcr.fleet.store import Scratch, Store
 from attcr.restore.options import RestoreOptions
+from buckets import ask_s3
 from fake_fleets import bucket_contents, completed, ledger, make_scenes, run
 
-OPTIONS = RestoreOptions(tile=64, overlap=8)
+OPTIONS = RestoreOptions(tile=64, overlap=8, mask="none")
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +59,7 @@ def test_a_key_is_created_once(s3: str) -> None:
             made.write_text(text)
             assert store.create(made, "items/a.json") is expected
     assert store.read("items/a.json") == b"first"
+    assert (store.exists("items/a.json"), store.exists("items/b.json")) == (True, False)
     assert list(store.names("items")) == ["a.json"]
     store.delete("items/a.json")
     store.delete("items/a.json")
@@ -83,3 +87,28 @@ def test_a_bucket_that_refuses_us_is_told_without_keys(s3: str) -> None:
         assert "Traceback" not in done.stderr
         assert key not in done.stderr + done.stdout
         assert secret not in done.stderr + done.stdout
+
+
+def test_a_bucket_that_is_not_there_is_told_in_a_line(s3: str, scenes: str, weights: Path, tmp_path: Path) -> None:
+    done = run("run", f"{scenes}/*.tif", "s3://nowhere/out", "--weights", weights, TMPDIR=str(tmp_path))
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == (
+        "attcr: s3://nowhere/out: there is no such bucket. Make it, or give another output."
+    )
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_bucket_that_is_removed_meanwhile_ends_the_run_with_an_error_of_ours(
+    s3: str, scenes: str, weights: Path
+) -> None:
+    ask_s3("PUT", "short-lived")
+    bucket = from_url("s3://short-lived")
+
+    def remove(outcome: Outcome, tally: Tally) -> None:
+        for key in bucket_contents("s3://short-lived"):
+            obstore.delete(bucket, key)
+        ask_s3("DELETE", "short-lived")
+
+    with pytest.raises(FleetError, match="there is no such bucket"):
+        run_fleet(f"{scenes}/*.tif", "s3://short-lived", str(weights), options=OPTIONS, on_outcome=remove)

@@ -17,7 +17,7 @@ from attcr.restore.options import RestoreOptions
 from fake_fleets import Publisher, host, item, make_scenes, told
 from fake_scenes import UTM, make, noise
 
-OPTIONS = RestoreOptions(tile=64, overlap=8)
+OPTIONS = RestoreOptions(tile=64, overlap=8, mask="none")
 
 
 @pytest.fixture

@@ -361,23 +361,27 @@ def test_options_are_told_by_what_differs_from_the_defaults() -> None:
     plain = RestoreOptions()
     assert plain.digest() == RestoreOptions(device="cuda", batch=4).digest()
     assert plain.digest() != RestoreOptions(dilate=9).digest()
-    assert plain.digest() == hashlib.sha256(b'{"defaults": 1}').hexdigest()
-    assert RestoreOptions(tile=512).digest() == hashlib.sha256(b'{"defaults": 1, "tile": 512}').hexdigest()
+    assert plain.digest() == hashlib.sha256(b'{"defaults": 2}').hexdigest()
+    assert RestoreOptions(tile=512).digest() == hashlib.sha256(b'{"defaults": 2, "tile": 512}').hexdigest()
 
 
 def test_a_changed_default_is_counted() -> None:
     """A change of one of these makes results differ under one digest: raise `options.DEFAULTS` with it."""
-    assert DEFAULTS == 1
+    assert DEFAULTS == 2
     assert RestoreOptions().describe() == {
         "tile": 256,
         "overlap": 32,
         "dtype": "float32",
+        "backend": "auto",
         "sensor": None,
         "bands": None,
-        "mask": "none",
+        "mask": None,
+        "unseen": "keep",
         "dilate": 8,
         "feather": 8,
         "sar": None,
         "nodata": None,
         "confidence": False,
+        "references": (),
+        "reference_mask": None,
     }

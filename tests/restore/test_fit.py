@@ -94,10 +94,10 @@ def test_where_the_product_is_not_told_the_remedy_is(tmp_path: Path) -> None:
         {fit.weights: fit.reason for fit in fits}
         for fits in (which_weights(source), which_weights(source, sensor="s2-l2a"))
     )
-    assert "name it with --sensor (s2-l1c, " in untold["rgb-thin"]
-    assert "--sensor" not in told["rgb-thin"]
+    assert "name it with `sensor` (s2-l1c, " in untold["rgb-thin"]
+    assert "`sensor`" not in told["rgb-thin"]
     assert untold["s2-thin"].startswith("The weights take s2-l1c, s2-l2a, ")
-    assert "name it with --sensor (s2-l1c, " in untold["s2-thin"]
+    assert "name it with `sensor` (s2-l1c, " in untold["s2-thin"]
     assert told["s2-thin"].startswith("removes thin cloud from blue (B02), green (B03), red (B04), nir (B08).")
 
 
@@ -120,12 +120,13 @@ def test_false_colour_weights_on_a_true_colour_scene_are_refused_with_those_that
         restore_scene(picture(tmp_path), tmp_path / "out.tif", "rice2-small")
 
 
-def test_a_safe_folder_goes_through_the_shipped_weights_with_no_option(tmp_path: Path) -> None:
+def test_a_safe_folder_goes_through_the_shipped_weights(tmp_path: Path) -> None:
     folder = safe_folder(tmp_path, "1C")
-    result = restore_scene(folder, tmp_path / "three.tif", "rgb-thin")
+    everywhere = RestoreOptions(mask="none")
+    result = restore_scene(folder, tmp_path / "three.tif", "rgb-thin", options=everywhere)
     assert read(result.target).shape == (3, 60, 70)
     assert choose_weights(folder, RestoreOptions()) == "s2-thin"
-    result = restore_scene(folder, tmp_path / "all.tif", "s2-thin")
+    result = restore_scene(folder, tmp_path / "all.tif", "s2-thin", options=everywhere)
     assert read(result.target).shape == (13, 60, 70)
     assert result.spread is not None
 
@@ -145,7 +146,7 @@ def test_bands_without_names_are_not_guessed_from_their_number(tmp_path: Path) -
     settings = RestoreOptions(sensor="s2-l2a")
     with pytest.raises(SceneError, match="3 bands have no names and the weights take red green blue"):
         restore_scene(source, tmp_path / "out.tif", Same(spec=TRUE_COLOUR), options=settings)
-    chosen = RestoreOptions(sensor="s2-l2a", bands=("3", "2", "1"))
+    chosen = RestoreOptions(sensor="s2-l2a", bands=("3", "2", "1"), mask="none")
     restore_scene(source, tmp_path / "out.tif", Same(spec=TRUE_COLOUR), options=chosen)
     assert np.array_equal(read(tmp_path / "out.tif"), read(source))  # in the order they came
 

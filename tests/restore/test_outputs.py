@@ -11,11 +11,11 @@ import torch
 import attcr
 from attcr.errors import SceneError
 from attcr.restore import RestoreOptions, join_blocks, plan_scene, restore_scene
-from attcr.restore.outputs import Outputs
+from attcr.restore.outputs import Outputs, targets_in
 from attcr.spec import TRUE_COLOUR
 from fake_scenes import SENSORS, Same, make, noise, read, same_bits
 
-PICTURE = RestoreOptions(sensor=SENSORS["uint8"], tile=64, overlap=0)
+PICTURE = RestoreOptions(sensor=SENSORS["uint8"], mask="none", tile=64, overlap=0)
 
 
 def picture(path: Path, bands: int = 3, seed: int = 0) -> Path:
@@ -98,7 +98,7 @@ def test_what_exists_is_replaced_only_if_asked_for(tmp_path: Path, name: str) ->
     source = picture(tmp_path / "in.tif")
     (tmp_path / name).write_text("mine")
     model = Same()
-    with pytest.raises(SceneError, match=f"{name} exists.*--overwrite"):
+    with pytest.raises(SceneError, match=f"{name} exists.*`overwrite`"):
         restore_scene(source, tmp_path / "o.tif", model, options=PICTURE)
     with pytest.raises(SceneError, match=f"{name} exists"):
         join_blocks(source, [], tmp_path / "o.tif", model, options=PICTURE)
@@ -178,3 +178,19 @@ def test_links_in_a_working_folder_are_removed_and_what_they_lead_to_kept(tmp_pa
     restore_scene(source, tmp_path / "o.tif", Same(), options=PICTURE)
     assert (theirs / "precious").read_text() == "x"
     assert not folder.exists()
+
+
+def test_pictures_go_into_a_folder_by_their_names_and_bands_as_one_scene(tmp_path: Path) -> None:
+    pictures = targets_in(tmp_path, ["a/one.png", "two.JPG", "three.jp2", "https://x.org/four.tif?sig=secret"])
+    assert pictures == [
+        (("a/one.png",), tmp_path / "one.png"),
+        (("two.JPG",), tmp_path / "two.png"),
+        (("three.jp2",), tmp_path / "three.tif"),
+        (("https://x.org/four.tif?sig=secret",), tmp_path / "four.tif"),
+    ]
+    bands = ["in/T33UXQ_20220501_B04_10m.jp2", "in/T33UXQ_20220501_SCL_20m.jp2"]
+    assert targets_in(tmp_path, bands) == [(tuple(bands), tmp_path / "T33UXQ_20220501.tif")]
+    assert targets_in(tmp_path, ["B04.tif", "B03.tif"]) == [(("B04.tif", "B03.tif"), tmp_path / "restored.tif")]
+    assert targets_in(tmp_path, ["S2A_MSIL2A.SAFE"]) == [(("S2A_MSIL2A.SAFE",), tmp_path / "S2A_MSIL2A.tif")]
+    with pytest.raises(SceneError, match=r"a/x.tif and b/x.tif would both be written to .*x.tif"):
+        targets_in(tmp_path, ["a/x.tif", "b/x.tif"])

@@ -18,13 +18,13 @@ from attcr.restore import Progress, RestoreOptions, RestoreResult, restore_scene
 from attcr.restore.inputs import identity_of
 from attcr.restore.resume import State, read_state, take_up
 from attcr.scenes import write
-from fake_scenes import SENSORS, Counting, make, read
+from fake_scenes import SENSORS, Counting, make, noise, read
 
 HEIGHT, WIDTH = 128, 64
 
 
 def options(**more: Any) -> RestoreOptions:
-    return RestoreOptions(sensor=SENSORS["uint8"], tile=32, overlap=0, **more)
+    return RestoreOptions(**{"sensor": SENSORS["uint8"], "mask": "none", "tile": 32, "overlap": 0, **more})
 
 
 def flat(path: Path, value: int, bands: int = 3) -> Path:
@@ -158,6 +158,17 @@ def _link(folder: Path) -> None:
     (folder / "restored.tif").symlink_to(folder.parent / "elsewhere.tif")
 
 
+def _zero(name: str) -> Callable[[Path], None]:
+    """Let a working file keep its size and its head, and lose what was written since it was made."""
+
+    def zero(folder: Path) -> None:
+        content = (folder / name).read_bytes()
+        kept = len(content) - read(folder / name).nbytes
+        (folder / name).write_bytes(content[:kept] + bytes(len(content) - kept))
+
+    return zero
+
+
 DAMAGE: dict[str, Callable[[Path], object]] = {
     **{repr(text): lambda folder, text=text: (folder / "state.json").write_text(text)  # type: ignore[misc]
        for text in ("", "{", '{"x": 1}', "[]", "null", "[" * 100_000)},
@@ -175,6 +186,13 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "preview.tif gone": lambda folder: (folder / "preview.tif").unlink(),
     "restored.tif cut": _cut,
     "restored.tif a link": _link,
+    "restored.tif of zeros": _zero("restored.tif"),
+    "quality.tif of zeros": _zero("quality.tif"),
+    "preview.tif of zeros": _zero("preview.tif"),
+    "a checksum too few": _edit(lambda told: told["checksums"].pop()),
+    "another checksum": _edit(lambda told: told["checksums"].__setitem__(0, 1)),
+    "a checksum of text": _edit(lambda told: told.update(checksums="ab")),
+    "no checksums": _edit(lambda told: told.pop("checksums")),
 }  # fmt: skip
 
 
@@ -188,6 +206,34 @@ def test_a_damaged_working_folder_is_told_and_the_work_starts_anew(tmp_path: Pat
     assert result.resumed_row == 0
     assert (read(tmp_path / "o.tif") == 5).all()
     assert sum(result.pixels.values()) == HEIGHT * WIDTH
+
+
+def test_clouds_that_became_zeros_start_anew(tmp_path: Path) -> None:
+    source = flat(tmp_path / "in.tif", 10)
+    mask = make(tmp_path / "m.tif", np.ones((1, HEIGHT, WIDTH), np.uint8))
+    given = options(mask=str(mask))
+    interrupt(source, tmp_path / "o.tif", given)
+    _zero("clouds.tif")(tmp_path / ".o.tif.attcr")
+    with pytest.warns(AttcrWarning, match="is damaged: starting anew"):
+        assert resume(source, tmp_path / "o.tif", given).resumed_row == 0
+    assert (read(tmp_path / "o.tif") == 5).all()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32"])
+def test_rows_of_every_layer_and_type_are_known_again(tmp_path: Path, dtype: str) -> None:
+    """Alpha, spread and values that are not numbers: what was written is what is read."""
+    values = noise(dtype, (4, HEIGHT, WIDTH))
+    if dtype == "float32":
+        values[:, ::7, ::5] = np.nan
+        values[:, 1::7, ::5] = -0.0
+    source = make(tmp_path / "in.tif", values, photometric="RGB", alpha="yes")
+    given = RestoreOptions(sensor=SENSORS[dtype], tile=32, overlap=8, confidence=True, mask="none")
+    (tmp_path / "whole").mkdir()
+    restore_scene(source, tmp_path / "whole" / "o.tif", Counting(), options=given)
+    interrupt(source, tmp_path / "o.tif", given)
+    assert resume(source, tmp_path / "o.tif", given).resumed_row > 0
+    for made in (tmp_path / "whole").iterdir():
+        assert (tmp_path / made.name).read_bytes() == made.read_bytes()
 
 
 def test_rows_are_on_the_disk_before_the_state_that_tells_of_them(
@@ -236,7 +282,8 @@ def test_a_run_killed_between_two_names_goes_on_without_overwrite(
 
 def test_other_work_is_not_taken_up(tmp_path: Path) -> None:
     State(tmp_path, "mine").save()
-    assert take_up(tmp_path, "mine", resume=True, strips={0}, width=3) == State(tmp_path, "mine")
+    given: dict[str, Any] = {"resume": True, "strips": {0}, "width": 3, "checksum": lambda top, bottom: None}
+    assert take_up(tmp_path, "mine", **given) == State(tmp_path, "mine")
     with pytest.warns(AttcrWarning, match="other work"):
-        take_up(tmp_path, "other", resume=True, strips={0}, width=3)
+        take_up(tmp_path, "other", **given)
     assert not list(tmp_path.iterdir())

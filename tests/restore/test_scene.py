@@ -4,8 +4,8 @@ import errno
 import json
 import os
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +32,14 @@ def coarser(factor: int) -> Affine:
     return Affine(t.a * factor, 0, t.c, 0, t.e * factor, t.f)
 
 
+ANY_CLOUD = replace(TRUE_COLOUR, removes=("thin", "thick"))
 LOCAL = 'LOCAL_CS["site",UNIT["metre",1]]'
 SITE = 'ENGCRS["x",EDATUM[""],CS[Cartesian,2],AXIS["e",east],AXIS["n",north],LENGTHUNIT["metre",1]]'
 SIZES = [(1, 1), (7, 300), (255, 257), (1000, 1)]
 
 
 def options(kind: str = "uint8", **more: object) -> RestoreOptions:
-    return RestoreOptions(**{"sensor": SENSORS[kind], "tile": 128, "overlap": 16, **more})  # type: ignore[arg-type]
+    return RestoreOptions(**{"sensor": SENSORS[kind], "mask": "none", "tile": 128, "overlap": 16, **more})  # type: ignore[arg-type]
 
 
 def vrt_of(name: str, height: int, width: int, own: str = "", of_band: Callable[[int], str] = lambda _: "") -> str:
@@ -184,12 +185,13 @@ def test_bands_reach_their_slots_by_colour_and_leave_in_the_order_they_came(tmp_
             y[:, 0] /= 2
             return y
 
-    restore_scene(source, tmp_path / "out.tif", Halving(spec=TRUE_COLOUR), options=RestoreOptions(sensor="rgb8"))
+    everywhere = RestoreOptions(sensor="rgb8", mask="none")
+    restore_scene(source, tmp_path / "out.tif", Halving(spec=TRUE_COLOUR), options=everywhere)
     assert seen[0][0] > seen[0][1] > seen[0][2]  # red, which is band 3, goes in first
     assert read(tmp_path / "out.tif")[:, 0, 0].tolist() == [40, 80, 60]
     names = json.loads((tmp_path / "out.json").read_text())["assets"]["restored"]["bands"]
     assert [band["name"] for band in names] == ["blue", "green", "red"]
-    chosen = RestoreOptions(sensor="rgb8", bands=("3", "2", "1"))
+    chosen = replace(everywhere, bands=("3", "2", "1"))
     restore_scene(source, tmp_path / "out.tif", Halving(spec=TRUE_COLOUR), options=chosen, overwrite=True)
     assert read(tmp_path / "out.tif")[:, 0, 0].tolist() == [40, 80, 60]
 
@@ -286,7 +288,7 @@ def test_everything_about_the_result_is_written_beside_it(tmp_path: Path) -> Non
     result = restore_scene(source, tmp_path / "out.tif", Smooth(), options=settings)
     quality = read(result.quality)[0]
     assert set(np.unique(quality)) <= {1, 2, 3, 4}
-    assert (quality[50:80, 50:80] >= 3).all()
+    assert (quality[50:80, 50:80] >= 2).all()
     assert (quality[:30] == 1).all()
     assert result.pixels["original"] == int((quality == 1).sum())
     assert sum(result.pixels.values()) == 200 * 200
@@ -407,12 +409,12 @@ def test_a_mask_on_a_coarser_grid_is_laid_over_the_scene(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"mask": "scl"}, "--mask scl=FILE"),
+        ({"mask": "scl"}, "`mask=scl=FILE`"),
         ({"mask": "nowhere.tif"}, "no mask"),
-        ({"mask": "s2cloudless"}, "--mask csmask"),
+        ({"mask": "s2cloudless"}, "`mask=csmask`"),
         ({"mask": "csmask"}, "near infrared"),
         ({"bands": ("1", "2")}, "name 3"),
-        ({"bands": ("1", "2", "9")}, "--bands"),
+        ({"bands": ("1", "2", "9")}, "`bands`"),
         ({"sensor": "s2-l1c"}, "rgb8"),
     ],
 )
@@ -466,7 +468,7 @@ def test_a_safe_folder_goes_in_with_its_bands_offset_and_mask(tmp_path: Path) ->
     values = bands_of_a_safe_folder(tmp_path)
     folder = next(tmp_path.glob("*.SAFE"))
     settings = RestoreOptions(mask="scl", dilate=0, feather=0)
-    restore_scene(folder, tmp_path / "out.tif", Counting(0.5, spec=TRUE_COLOUR), options=settings)
+    restore_scene(folder, tmp_path / "out.tif", Counting(0.5, spec=ANY_CLOUD), options=settings)
     with rasterio.open(tmp_path / "out.tif") as out:
         assert out.descriptions == ("B02", "B03", "B04")
         assert out.crs == CRS.from_epsg(32633)
@@ -484,7 +486,7 @@ def test_a_safe_folder_goes_in_with_its_bands_offset_and_mask(tmp_path: Path) ->
 def test_a_list_of_band_files_and_a_stac_item_give_the_same(tmp_path: Path) -> None:
     bands_of_a_safe_folder(tmp_path)
     files = sorted(next(tmp_path.glob("*.SAFE")).rglob("*_10m.jp2"))
-    settings = RestoreOptions(sensor="s2-l2a-n0400")
+    settings = RestoreOptions(sensor="s2-l2a-n0400", mask="none")
     restore_scene(files, tmp_path / "files.tif", Counting(0.5, spec=TRUE_COLOUR), options=settings)
     item = {
         "type": "Feature", "stac_version": "1.0.0", "id": "S2A_33UXQ_20220501_0_L2A", "geometry": None,
@@ -497,7 +499,12 @@ def test_a_list_of_band_files_and_a_stac_item_give_the_same(tmp_path: Path) -> N
         },
     }  # fmt: skip
     (tmp_path / "item.json").write_text(json.dumps(item))
-    restore_scene(tmp_path / "item.json", tmp_path / "item_out.tif", Counting(0.5, spec=TRUE_COLOUR))
+    restore_scene(
+        tmp_path / "item.json",
+        tmp_path / "item_out.tif",
+        Counting(0.5, spec=TRUE_COLOUR),
+        options=replace(settings, sensor=None),
+    )
     assert np.array_equal(read(tmp_path / "files.tif"), read(tmp_path / "item_out.tif"))
     written = json.loads((tmp_path / "item_out.json").read_text())
     assert written["properties"]["attcr:sensor"] == "s2-l2a-n0400"
@@ -508,7 +515,7 @@ def test_memory_is_refused_before_it_is_used(tmp_path: Path, monkeypatch: pytest
     source = make(tmp_path / "in.tif", noise("uint8", (3, 300, 300)))
     monkeypatch.setattr(attcr.restore.prepare, "MEMORY_LIMIT", 1 << 20)
     model = Counting()
-    with pytest.raises(SceneError, match=r"0\.0 GiB are allowed: use a smaller --tile"):
+    with pytest.raises(SceneError, match=r"0\.0 GiB are allowed: use a smaller `tile`"):
         restore_scene(source, tmp_path / "out.tif", model, options=options())
     assert model.tiles == 0
 
@@ -520,7 +527,7 @@ def l2a(shared_data: Path) -> Path:
 
 def test_the_real_l2a_band_files_go_through_with_their_scl(l2a: Path, tmp_path: Path) -> None:
     settings = RestoreOptions(sensor="s2-l2a", mask="scl")
-    result = restore_scene(l2a, tmp_path / "out.tif", Counting(0.8, spec=TRUE_COLOUR), options=settings)
+    result = restore_scene(l2a, tmp_path / "out.tif", Counting(0.8, spec=ANY_CLOUD), options=settings)
     before = np.stack([read(next(l2a.glob(f"*_{band}_60m.jp2")))[0] for band in ("B02", "B03", "B04")])
     after = read(tmp_path / "out.tif")
     quality = read(result.quality)[0]
@@ -534,15 +541,15 @@ def test_the_real_l2a_band_files_go_through_with_their_scl(l2a: Path, tmp_path: 
     with rasterio.open(tmp_path / "out.tif") as out, rasterio.open(next(l2a.glob("*_B02_60m.jp2"))) as came:
         assert (out.crs, out.transform, out.shape) == (came.crs, came.transform, came.shape)
     assert cog_validate(tmp_path / "out.tif", quiet=True)[0]
-    with pytest.raises(SceneError, match="--sensor"):
+    with pytest.raises(SceneError, match="`sensor`"):
         restore_scene(l2a, tmp_path / "other.tif", Same(spec=TRUE_COLOUR))
 
 
 def test_the_real_l1c_mosaic_needs_radar_or_weights_without(shared_data: Path, tmp_path: Path) -> None:
     source = shared_data / "scenes" / "s2_l1c_roi136" / "cloudy.tif"
-    settings = RestoreOptions(sensor="s2-l1c")
+    settings = RestoreOptions(sensor="s2-l1c", mask="none")
     with_radar = Same(spec=SEN12MSCR)
-    with pytest.raises(SceneError, match="--sar FILE"):
+    with pytest.raises(SceneError, match="give it with `sar`"):
         restore_scene(source, tmp_path / "out.tif", with_radar, options=settings)
     model = Counting(0.9, spec=SEN12MSCR_OPTICAL)
     result = restore_scene(source, tmp_path / "out.tif", model, options=settings)
@@ -560,7 +567,7 @@ def test_a_13_band_network_of_ours_takes_the_real_mosaic(shared_data: Path, tmp_
     plain = {"dim": 8, "blocks": (1,) * 5, "heads": (2,) * 5, "scales": ((1,),) * 5}
     config = attcr.ATTCRConfig(in_channels=13, out_channels=13, residual=tuple(range(13)), **plain)  # type: ignore[arg-type]
     source = shared_data / "scenes" / "s2_l1c_roi136" / "cloudy.tif"
-    settings = RestoreOptions(sensor="s2-l1c", tile=384, overlap=0)
+    settings = RestoreOptions(sensor="s2-l1c", mask="none", tile=384, overlap=0)
     model: Any = attcr.ATTCR(config)
     model.spec = SEN12MSCR_OPTICAL
     result = restore_scene(source, tmp_path / "out.tif", model, options=settings)
@@ -578,11 +585,24 @@ def test_radar_reaches_the_network_on_the_scenes_grid(shared_data: Path, tmp_pat
     source = shared_data / "sen12mscr" / "s2_cloudy" / name
     model = AddRadar(spec=SEN12MSCR)
     radar = shared_data / "sen12mscr" / "s1" / name
-    settings = RestoreOptions(sensor="s2-l1c", sar=str(radar))
+    settings = RestoreOptions(sensor="s2-l1c", mask="none", sar=str(radar))
     restore_scene(source, tmp_path / "out.tif", model, options=settings)
     db = read(radar)[0]
     wanted = np.rint((np.clip(db, -25, 0) + 25) / 12.5 * 2000)
     assert np.abs(read(tmp_path / "out.tif")[5] - wanted).max() <= 1
+
+
+def test_a_scene_that_is_refused_leaves_no_file_open(
+    shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, name = shared_data / "sen12mscr", "ROIs1970_fall_139_p839.tif"
+    settings = RestoreOptions(sensor="s2-l1c", sar=str(folder / "s1" / name), mask="none")
+    monkeypatch.setattr(attcr.restore.prepare, "MEMORY_LIMIT", 1)
+    before = {path.resolve() for path in Path("/proc/self/fd").iterdir()}
+    with pytest.raises(SceneError, match="use a smaller `tile`") as error:
+        restore_scene(folder / "s2_cloudy" / name, tmp_path / "out.tif", AddRadar(spec=SEN12MSCR), options=settings)
+    assert error.value.__traceback__, "its frames still hold what was opened"
+    assert {path.resolve() for path in Path("/proc/self/fd").iterdir()} - before == set()
 
 
 def test_a_full_disk_is_told_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -640,19 +660,6 @@ def test_a_small_disk_that_fills_up_is_told_in_a_line_and_leaves_nothing(
         restore_scene(source, small_disk / "out.tif", Same(), options=options(), progress=fill)
     assert "\n" not in str(error.value)
     assert [path.name for path in small_disk.iterdir()] == ["ballast"]
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 4 MiB in memory, where this user may mount one."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = shutil.which("mount")
-    command = [str(mount), "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
-    if mount is None or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("no right to mount a small disk")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
 
 
 def test_a_second_run_on_the_same_target_is_refused_and_leaves_the_first_alone(tmp_path: Path) -> None:

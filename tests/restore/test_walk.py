@@ -1,5 +1,6 @@
 """The walk of a pixel: which planes the network sees, and what it says of its error."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -8,16 +9,17 @@ import numpy as np
 import pytest
 import rasterio
 
-from attcr.errors import SceneError
-from attcr.restore import RestoreOptions, restore_array, restore_scene
+from attcr.errors import AllCloudError, AttcrWarning, SceneError
+from attcr.restore import RestoreOptions, plan_scene, restore_array, restore_scene
 from attcr.restore.prepare import prepare
-from attcr.restore.walk import LARGE_ERROR, LOW_CONFIDENCE, NODATA, ORIGINAL, UNDER_THICK, UNDER_THIN
+from attcr.restore.walk import CLOUD_LEFT, LARGE_ERROR, LOW_CONFIDENCE, NODATA, ORIGINAL, UNDER_THICK, UNDER_THIN
 from attcr.scenes.clouds.rim import Rim
 from attcr.scenes.dataset import gdal
 from attcr.sensors import REFLECTANCE, S2_COMMON
 from attcr.spec import ANY_BANDS, SEN12MSCR, TRUE_COLOUR, InputSpec
 from fake_scenes import UTM, Counting, by_position, make, read
 
+EVERYWHERE = RestoreOptions(sensor="s2-l2a", mask="none")
 LANDSAT = "LC08_L2SP_190025_20210620_20210629_02_T1"
 
 
@@ -51,7 +53,7 @@ def planes(watching: Watching) -> dict[str, float]:
 def test_bands_that_are_there_are_told_from_those_that_are_not(tmp_path: Path) -> None:
     watching = Watching()
     source = scene(tmp_path, ("B02", "B03", "B04", "B8A"))
-    result = restore_scene(source, tmp_path / "out.tif", watching, options=RestoreOptions(sensor="s2-l2a"))
+    result = restore_scene(source, tmp_path / "out.tif", watching, options=EVERYWHERE)
     seen = planes(watching)
     there = {"blue", "green", "red", "nir08"}
     assert {name for name in S2_COMMON if seen[f"present:{name}"] == 1} == there
@@ -65,7 +67,7 @@ def test_bands_that_are_there_are_told_from_those_that_are_not(tmp_path: Path) -
 def test_the_level_is_that_of_the_product(tmp_path: Path) -> None:
     watching = Watching()
     restore_scene(
-        scene(tmp_path, ("B02", "B10")), tmp_path / "o.tif", watching, options=RestoreOptions(sensor="s2-l1c")
+        scene(tmp_path, ("B02", "B10")), tmp_path / "o.tif", watching, options=replace(EVERYWHERE, sensor="s2-l1c")
     )
     seen = planes(watching)
     assert seen["level:surface"] == 0
@@ -80,7 +82,7 @@ def test_a_landsat_folder_goes_in_by_wavelength_with_all_its_bands(tmp_path: Pat
     for band in range(1, 8):
         scene(folder, (f"SR_B{band}",), 12000 + band, f"{LANDSAT}_SR_B{band}.TIF")
     watching = Watching()
-    result = restore_scene(folder, tmp_path / "out.tif", watching)
+    result = restore_scene(folder, tmp_path / "out.tif", watching, options=RestoreOptions(mask="none"))
     seen = planes(watching)
     there = {name for name in S2_COMMON if seen[f"present:{name}"] == 1}
     assert there == {"coastal", "blue", "green", "red", "nir08", "swir16", "swir22"}
@@ -94,12 +96,12 @@ def test_the_expected_error_is_written_in_reflectance_and_large_ones_are_flagged
     source = scene(tmp_path, ("B02", "B03", "B04"))
     for expected, quality in ((LARGE_ERROR * 0.9, UNDER_THIN), (LARGE_ERROR * 1.1, LOW_CONFIDENCE)):
         out = tmp_path / f"{quality}.tif"
-        result = restore_scene(source, out, Watching(expected), options=RestoreOptions(sensor="s2-l2a"))
+        result = restore_scene(source, out, Watching(expected), options=EVERYWHERE)
         assert result.spread is not None
         assert np.allclose(read(result.spread), expected, rtol=1e-4)
         assert (read(result.quality) == quality).all()
     half = Watching(LARGE_ERROR * 1.1, replace(ANY_BANDS, spread_factor=0.5))
-    result = restore_scene(source, tmp_path / "half.tif", half, options=RestoreOptions(sensor="s2-l2a"))
+    result = restore_scene(source, tmp_path / "half.tif", half, options=EVERYWHERE)
     assert np.allclose(read(result.spread), LARGE_ERROR * 0.55, rtol=1e-4)
 
 
@@ -184,7 +186,7 @@ def test_a_product_is_blank_where_all_its_bands_are() -> None:
     image = np.full((3, 16, 16), 2000, np.uint16)
     image[0, 0, 0] = 0
     image[:, 0, 1] = 0
-    out = restore_array(image, Adding(), options=RestoreOptions(sensor="s2-l2a"))
+    out = restore_array(image, Adding(), options=EVERYWHERE)
     assert out.quality[0, :3].tolist() == [UNDER_THIN, NODATA, UNDER_THIN]
     assert (out.image[:, 0, 1] == 0).all()
 
@@ -201,7 +203,7 @@ def test_an_old_item_is_gone_before_the_first_new_pixels_have_their_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = scene(tmp_path, ("B02", "B03", "B04"))
-    settings = RestoreOptions(sensor="s2-l2a")
+    settings = EVERYWHERE
     result = restore_scene(source, tmp_path / "out.tif", Watching(), options=settings)
     replace_file = Path.replace
 
@@ -228,7 +230,7 @@ def test_what_decides_a_result_is_in_its_fingerprint_and_nothing_else(tmp_path: 
     source = scene(tmp_path, ("B02", "B03", "B04"))
 
     def fingerprint(model: Watching, **settings: Any) -> str:
-        with gdal(), prepare(source, model, RestoreOptions(sensor="s2-l2a", **settings)) as job:
+        with gdal(), prepare(source, model, replace(EVERYWHERE, **settings)) as job:
             return job.fingerprint()
 
     other = Watching()
@@ -245,5 +247,142 @@ def test_bright_cloud_is_found_in_the_bands_that_the_user_named(tmp_path: Path) 
     settings = RestoreOptions(sensor="rgb8", bands=("4", "3", "2"), mask="auto", dilate=0, feather=0)
     result = restore_scene(source, tmp_path / "out.tif", Counting(0.5, spec=TRUE_COLOUR), options=settings)
     quality = read(result.quality)[0]
-    assert (quality[:16, :16] == UNDER_THICK).all()
+    assert (quality[:16, :16] == UNDER_THIN).all()
     assert (quality[16:] == ORIGINAL).all()
+
+
+THIN_ONLY = Adding(0.1)
+THIN_ONLY.spec = replace(by_position(3), removes=("thin",))
+LINE = np.array([[0, 1, 0, 0, 0, 2, 2, 2]], np.uint8).repeat(8, 0)
+"""One column of thin cloud, three of thick."""
+
+
+def left_by(unseen: str, **more: Any) -> tuple[list[int], list[int]]:
+    """The first row's values and classes after weights for thin cloud."""
+    settings = RestoreOptions(dilate=1, feather=1, unseen=unseen, **more)  # type: ignore[arg-type]
+    out = restore_array(np.full((3, 8, 8), 100, np.uint8), THIN_ONLY, clouds=LINE, options=settings)
+    return out.image[0, 0].tolist(), out.quality[0].tolist()
+
+
+def test_thick_cloud_is_left_to_the_bit_by_weights_that_do_not_remove_it() -> None:
+    image, quality = left_by("keep")
+    assert image == [126, 126, 126, 113, 100, 100, 100, 100]
+    assert quality == [2, 2, 2, 2, 5, 5, 5, 5]
+    assert CLOUD_LEFT == 5
+
+
+def test_thick_cloud_that_is_painted_is_of_low_confidence() -> None:
+    image, quality = left_by("fill")
+    assert image == [126, 126, 126, 113, 126, 126, 126, 126]
+    assert quality == [2, 2, 2, 2, 4, 4, 4, 4]
+
+
+def test_thick_cloud_becomes_no_data_where_there_is_a_value_for_it() -> None:
+    image, quality = left_by("nodata", nodata=7)
+    assert image == [126, 126, 126, 113, 7, 7, 7, 7]
+    assert quality == [2, 2, 2, 2, 0, 0, 0, 0]
+    with pytest.raises(SceneError, match=r"\(uint8\) declares no value for that: give one with `nodata`"):
+        left_by("nodata")
+    floats = np.full((3, 8, 8), 0.1, np.float32)
+    out = restore_array(floats, THIN_ONLY, clouds=LINE, options=RestoreOptions(dilate=0, feather=0, unseen="nodata"))
+    assert np.isnan(out.image[:, :, 5:]).all()
+    assert np.isfinite(out.image[:, :, :5]).all()
+
+
+def test_weights_that_remove_thick_cloud_leave_none() -> None:
+    out = restore_array(np.full((3, 8, 8), 100, np.uint8), Adding(0.1), clouds=LINE, options=RestoreOptions(dilate=0))
+    assert (out.quality[:, 5:] == UNDER_THICK).all()
+    assert (out.image[:, :, 5:] == 126).all()
+
+
+def test_cloud_of_an_array_is_thick_where_its_colours_are_white() -> None:
+    image = np.full((3, 8, 8), 100, np.uint8)
+    image[:, :, 4:] = 250
+    model = Counting(0.5, spec=TRUE_COLOUR)
+    settings = RestoreOptions(dilate=0, feather=0)
+    for clouds in (np.ones((8, 8), bool), np.ones((8, 8), np.uint8)):
+        out = restore_array(image, model, clouds=clouds, options=settings)
+        assert out.quality[0].tolist() == [UNDER_THIN] * 4 + [CLOUD_LEFT] * 4
+        assert (out.image[:, :, 4:] == 250).all()
+        assert (out.image[:, :, :4] == 50).all()
+
+
+@pytest.mark.parametrize(("part", "quality"), [(0.19, UNDER_THIN), (0.21, LOW_CONFIDENCE)])
+def test_without_a_mask_a_large_change_by_weights_for_thin_cloud_is_of_low_confidence(
+    part: float, quality: int
+) -> None:
+    model = Adding(part)
+    model.spec = THIN_ONLY.spec
+    assert (restore_array(np.full((3, 16, 16), 100, np.uint8), model).quality == quality).all()
+
+
+def scl_scene(folder: Path, scl: np.ndarray) -> tuple[Path, str]:
+    """A scene of 40 x 48 pixels, and its mask by SCL."""
+    return scene(folder, ("B02", "B03", "B04")), f"scl={make(folder / 'scl.tif', scl[None].astype(np.uint8), **UTM)}"
+
+
+@pytest.mark.parametrize(
+    ("unseen", "became", "value"),
+    [("keep", "left as it came", 2000), ("fill", "painted", 3000), ("nodata", "became no data", 0)],
+)
+def test_the_share_of_cloud_that_is_left_is_told(tmp_path: Path, unseen: Any, became: str, value: int) -> None:
+    scl = np.full((40, 48), 4)
+    scl[:, :12], scl[:, 24:30] = 9, 10
+    source, mask = scl_scene(tmp_path, scl)
+    settings = replace(EVERYWHERE, mask=mask, unseen=unseen, dilate=0, feather=0)
+    with pytest.warns(AttcrWarning, match=rf"25\.0% of the scene is under cloud that these weights do not .*{became}"):
+        result = restore_scene(source, tmp_path / "out.tif", Watching(), options=settings)
+    assert result.left == 40 * 12
+    assert result.pixels["reconstructed under thin cloud"] == 40 * 6
+    assert result.pixels["cloud left as it came"] == (40 * 12 if unseen == "keep" else 0)
+    assert (read(result.target)[:, :, :12] == value).all()
+    assert (read(result.target)[:, :, 12:24] == 2000).all()
+    spread = read(result.spread)[0]
+    assert np.isnan(spread[:, :12]).all() == (unseen != "fill")
+    assert (spread[:, 12:24] == 0).all()
+
+
+def test_a_scene_that_is_all_cloud_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    source, mask = scl_scene(tmp_path, np.full((40, 48), 9))
+    settings = replace(EVERYWHERE, mask=mask)
+    before = sorted(tmp_path.iterdir())
+    for resume in (False, True):
+        with pytest.raises(AllCloudError, match="so nothing was written: take another date"):
+            restore_scene(source, tmp_path / "out.tif", Watching(), options=settings, resume=resume)
+        assert sorted(tmp_path.iterdir()) == before
+    with pytest.raises(AllCloudError):
+        restore_scene(source, tmp_path / "o.tif", Watching(), options=replace(settings, unseen="nodata"))
+    with pytest.warns(AttcrWarning, match=r"100\.0%"):
+        result = restore_scene(source, tmp_path / "out.tif", Watching(), options=replace(settings, unseen="fill"))
+    assert (read(result.quality) == LOW_CONFIDENCE).all()
+
+
+def test_the_mask_that_was_chosen_is_told_and_decides_the_fingerprint(tmp_path: Path) -> None:
+    source = scene(tmp_path, ("B02", "B03", "B04"))
+    plain = RestoreOptions(sensor="s2-l2a")
+    result = restore_scene(source, tmp_path / "out.tif", Watching(), options=plain)
+    assert result.mask == "auto"
+    assert json.loads(result.item.read_text())["properties"]["attcr:options"]["mask"] == "auto"
+    assert plan_scene(source, tmp_path / "plan.tif", Watching(), options=plain).mask == "auto"
+    prints = []
+    for mask in (None, "auto", "none"):
+        with gdal(), prepare(source, Watching(), replace(plain, mask=mask)) as job:
+            prints.append(job.fingerprint())
+    assert prints[0] == prints[1] != prints[2]
+
+
+def test_no_mask_is_told_and_so_is_an_option_without_effect(tmp_path: Path) -> None:
+    source, mask = scl_scene(tmp_path, np.full((40, 48), 10))
+    with pytest.warns(AttcrWarning, match="every pixel is restored, cloud or not"), gdal():
+        prepare(source, Watching(), EVERYWHERE).whole.close()
+    with pytest.warns(AttcrWarning, match="`unseen=fill` has no effect: there is no mask"), gdal():
+        prepare(source, Watching(), replace(EVERYWHERE, unseen="fill")).whole.close()
+    every = Watching(spec=replace(ANY_BANDS, removes=("thin", "thick")))
+    with pytest.warns(AttcrWarning, match="`unseen=fill` has no effect: these weights remove thick"), gdal():
+        prepare(source, every, replace(EVERYWHERE, mask=mask, unseen="fill")).whole.close()
+
+
+def test_no_data_without_a_value_for_it_is_refused_before_the_work(tmp_path: Path) -> None:
+    source = make(tmp_path / "in.tif", np.full((3, 16, 16), 100, np.uint8), photometric="RGB", **UTM)
+    with pytest.raises(SceneError, match="`nodata`"), gdal():
+        prepare(source, Counting(spec=TRUE_COLOUR), RestoreOptions(unseen="nodata"))

@@ -1,5 +1,6 @@
 """Scenes are opened with all that their files say."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,10 @@ import pytest
 from affine import Affine
 from rasterio.enums import ColorInterp
 
+from attcr.addresses import local_file
 from attcr.errors import SceneError
-from attcr.scenes.open import BAND_IN_NAME, open_scene
+from attcr.products import BAND_IN_NAME
+from attcr.scenes.open import open_scene
 from fake_scenes import UTM, make
 
 
@@ -121,3 +124,73 @@ def test_scale_offset_unit_and_nodata_are_read_band_by_band(tmp_path: Path) -> N
     with open_scene(make(tmp_path / "in.tif", ones(3, 4, bands=2), describe, nodata=9, **UTM)) as scene:
         told = [(band.scale, band.offset, band.unit, band.nodata) for band in scene.bands]
     assert told == [(1e-4, -0.1, "reflectance", 9.0), (2e-4, 0.0, "K", 9.0)]
+
+
+def landsat(folder: Path, product: str, value: int) -> Path:
+    """A Landsat product of two bands and its metadata."""
+    folder.mkdir(exist_ok=True, parents=True)
+    for band in ("SR_B4", "SR_B3"):
+        make(folder / f"{product}_{band}.TIF", ones(8, 9) * value, **UTM)
+    metadata = folder / f"{product}_MTL.txt"
+    metadata.write_text("GROUP = LANDSAT_METADATA_FILE")
+    return metadata
+
+
+def test_a_landsat_product_is_opened_by_its_metadata_without_its_neighbours(tmp_path: Path) -> None:
+    first = landsat(tmp_path, "LC08_L2SP_192026_20190807_20200827_02_T1", 7)
+    landsat(tmp_path, "LC09_L2SP_192026_20220807_20230827_02_T1", 9)
+    with open_scene(first) as scene:
+        assert [band.name for band in scene.bands] == ["B3", "B4"]
+        assert np.array_equal(scene.read(0, 8), ones(8, 9, bands=2) * 7)
+    with pytest.raises(SceneError, match="does not exist: check the path"):
+        open_scene(tmp_path / "LC07_MTL.txt")
+
+
+def test_a_safe_is_opened_by_its_metadata_and_its_quality_masks_are_no_bands(tmp_path: Path) -> None:
+    safe = tmp_path / "S2A_MSIL2A_20220501T100021_N0400_R122_T33UXQ_20220501T140000.SAFE"
+    for folder, name, dtype in (
+        ("IMG_DATA", "T33UXQ_20220501T100021_B04_10m.tif", "uint16"),
+        ("QI_DATA", "MSK_DETFOO_B10.tif", "uint8"),
+    ):
+        (safe / "GRANULE" / folder).mkdir(parents=True)
+        make(safe / "GRANULE" / folder / name, ones(8, 9, dtype), **UTM)
+    for name in ("MTD_MSIL2A.xml", "manifest.safe"):
+        (safe / name).write_text("<xml/>")
+        with open_scene(safe / name) as scene:
+            assert [band.name for band in scene.bands] == ["B04"]
+            assert "N0400" in scene.hints["name"]
+
+
+@pytest.mark.parametrize("ending", [".zip", ".tar"])
+def test_an_archive_is_read_where_it_is(tmp_path: Path, ending: str) -> None:
+    product = "LC08_L2SP_192026_20190807_20200827_02_T1"
+    landsat(tmp_path / product, product, 7)
+    archive = shutil.make_archive(str(tmp_path / product), ending[1:], tmp_path / product)
+    shutil.rmtree(tmp_path / product)
+    with open_scene(archive) as scene:
+        assert [band.name for band in scene.bands] == ["B3", "B4"]
+        assert np.array_equal(scene.read(2, 8), ones(6, 9, bands=2) * 7)
+        assert scene.source == archive
+        assert {local_file(href) for href in scene.files} == {Path(archive)}
+    (tmp_path / f"half{ending}").write_bytes(Path(archive).read_bytes()[:700])
+    (tmp_path / f"no{ending}").write_bytes(b"")
+    for name in ("half", "no"):
+        with pytest.raises(SceneError, match=r"cannot be read|holds no band files"):
+            open_scene(tmp_path / f"{name}{ending}")
+    with pytest.raises(SceneError, match="does not exist"):
+        open_scene(tmp_path / f"nowhere{ending}")
+
+
+def test_alpha_is_the_last_band_and_one_before_it_keeps_its_place(tmp_path: Path) -> None:
+    red, green, blue, alpha = ColorInterp.red, ColorInterp.green, ColorInterp.blue, ColorInterp.alpha
+
+    def alphas(*colours: ColorInterp) -> tuple[list[int], int | None]:
+        def colour(file: Any) -> None:
+            file.colorinterp = colours
+
+        path = make(tmp_path / "in.tif", ones(8, 8, "uint8", 4), colour, **UTM)
+        with open_scene(path) as scene:
+            return [band.index for band in scene.bands], scene.alpha.index if scene.alpha else None
+
+    assert alphas(red, green, blue, alpha) == ([1, 2, 3], 4)
+    assert alphas(red, alpha, green, blue) == ([1, 2, 3, 4], None)

@@ -89,7 +89,7 @@ def test_what_reads_more_is_refused_before_anything_is_read(folder: Path, case: 
         open_scene(folder / "in.tif")
     assert "\n" not in str(caught.value)
     if case != "a service beside it":
-        assert "--vrt" in str(caught.value)
+        assert "`vrt=any`" in str(caught.value)
     with pytest.raises(SceneError, match="none are taken"):
         open_scene(folder / "in.tif", vrt="never")
 

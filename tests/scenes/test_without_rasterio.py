@@ -40,7 +40,7 @@ from attcr.scenes.tiles import grid
 classes = np.zeros((20, 20), np.uint8)
 classes[4, 5] = 2
 clouds = CloudMap(lambda top, bottom: classes[top:bottom], 20, Rim(1, 1))
-_, weights = clouds.rows(0, 20)
+weights = clouds.rows(0, 20).weights
 print([len(clouds.cloudy_tiles(grid(20, 20, tile=8, overlap=0), row)) for row in (0, 12)], weights[4, 4:9].tolist())
 """
     assert run_without(BLOCKED, code) == "[1, 0] [1.0, 1.0, 1.0, 0.5, 0.0]"

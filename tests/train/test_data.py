@@ -138,10 +138,19 @@ def test_validation_holds_no_training_image(root: Path) -> None:
     assert [batch["name"] for batch in loader] == [["v0"]]
 
 
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [(Source("pairs"), "hold_out must name"), (Source("pairs", hold_out=("x",)), "leaves no val image")],
-)
-def test_data_that_cannot_be_validated_on_is_refused(root: Path, source: Source, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        PairData([source], root=str(root)).setup("fit")
+def test_without_a_word_the_last_tenth_is_held_out(tmp_path: Path) -> None:
+    make_pairs(tmp_path, ("cloudy", "clear"), [f"s{i:02}" for i in range(25)])
+    data = PairData([Source("pairs")], root=str(tmp_path), workers=0)
+    data.setup("fit")
+    (loader,) = data.val_dataloader()
+    assert [batch["name"] for batch in loader] == [["s23"], ["s24"]]
+    assert list(Source("pairs", str(tmp_path)).open("train", cache=False).names) == [f"s{i:02}" for i in range(23)]
+    assert data.describe()[0]["hold_out"] == "the last tenth by name"
+
+
+def test_data_that_cannot_be_validated_on_is_refused(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="leaves no val image"):
+        PairData([Source("pairs", hold_out=("x",))], root=str(root)).setup("fit")
+    make_pairs(tmp_path / "one", ("cloudy", "clear"), ["a"])
+    with pytest.raises(ConfigError, match="the last tenth leaves no train image"):
+        PairData([Source("pairs")], root=str(tmp_path / "one")).setup("fit")

@@ -126,6 +126,25 @@ def test_the_rgb_thin_recipe_takes_two_steps(tmp_path: Path) -> None:
     assert load_model(tmp_path / "run" / "weights.safetensors").spec == TRUE_COLOUR
 
 
+def test_published_weights_learn_from_pairs_of_ones_own_with_one_command(tmp_path: Path) -> None:
+    make_pairs(tmp_path, ("cloudy", "clear"), [f"s{i:02}" for i in range(12)])
+    train(
+        [
+            *("--config", "finetune", f"--data.root={tmp_path}", "--model.start_from=rgb-thin"),
+            *("--data.crop=16", "--data.workers=0", "--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false"),
+            *("--trainer.max_steps=2", "--trainer.val_check_interval=2"),
+            f"--trainer.default_root_dir={tmp_path / 'run'}",
+        ]
+    )
+    made, before = load_model(tmp_path / "run" / "weights.safetensors"), load_model("rgb-thin")
+    assert made.config == before.config
+    changed = [float((a - b).abs().max()) for a, b in zip(made.parameters(), before.parameters(), strict=True)]
+    assert 0 < max(changed) < 0.01
+    provenance = json.loads(read_metadata(tmp_path / "run" / "weights.safetensors")["provenance"])
+    assert provenance["start_from"] == "rgb-thin"
+    assert provenance["data"][0]["hold_out"] == "the last tenth by name"
+
+
 def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="rgb-thin, rice1, rice2, rice2-small, sen12mscr, small-cpu, tcloud"):
         train(["--config", "rice3"])

@@ -268,7 +268,7 @@ def _dark(clear: Tensor, draw: Draw, *, surface: bool) -> Tensor:
     ground[CIRRUS] = clear[CIRRUS]
     if draw.chance(0.35):
         return ground
-    field = _noise(*clear.shape[1:], draw.uniform(1.4, 2.4), draw.generator)
+    field = _noise(clear.shape[1], clear.shape[2], draw.uniform(1.4, 2.4), draw.generator)
     share = ((field - draw.uniform(-0.8, 0.8)) / draw.log(0.02, 0.3)).clamp(0, 1)  # wide at a gentle shore only
     return share * ground + (1 - share) * clear
 

@@ -145,14 +145,19 @@ def open_pairs(
     transform: Transform | None = None,
     cache: bool = False,
 ) -> PairFolder:
-    """Open two folders of the user's own images; with `hold_out` it has the parts train and val."""
+    """Open two folders of the user's own images, whole or one of the parts train and val.
+
+    The part val is what `hold_out` names, else the last tenth by name: tiles of one scene are mostly neighbours there,
+    and few scenes are in both parts.
+    """
     sides = Path(root, folders[0]), Path(root, folders[1])
     names = None
-    if hold_out and part != ALL:
+    if part in ("train", "val"):
         every = PairFolder(*sides).names
-        names = [name for name in every if name.startswith(hold_out) == (part == "val")]
+        held = [name for name in every if name.startswith(hold_out)] if hold_out else every[-max(len(every) // 10, 1) :]
+        names = held if part == "val" else [name for name in every if name not in set(held)]
         if not names:
-            raise ConfigError(f"{root}: hold_out={hold_out} leaves no {part} image")
+            raise ConfigError(f"{root}: hold_out={hold_out or 'the last tenth'} leaves no {part} image")
     return PairFolder(*sides, transform, names=names, spec=spec, cache=cache)
 
 

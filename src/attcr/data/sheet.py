@@ -5,11 +5,16 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw
 
 from attcr.data.audit import Audit, Finding, Picture
 from attcr.data.looks import Floats, levels, turn
 from attcr.data.pairs import read_image
+from attcr.errors import MissingExtraError
+
+try:
+    from PIL import Image, ImageDraw
+except ImportError as error:
+    raise MissingExtraError("Pillow", "data") from error
 
 SHOWN = ("exact", "near", "same", "mismatched", "alike")
 TILE, MARGIN, CAPTION = 160, 6, 30

@@ -233,7 +233,7 @@ def work_of_item(item: Mapping[str, Any], folder: str = "") -> Work:
     return _checked(item.get("id"), hrefs, version, "", json.dumps(whole, default=str), megapixels)
 
 
-def prune_item(work: Work, *, bands: Sequence[str] | None, mask: str) -> Work:
+def prune_item(work: Work, *, bands: Sequence[str] | None, mask: str | None) -> Work:
     """Give the work with only those assets of its item that hold the named bands and the mask, if all are found.
 
     A detector looks at bands that the network may not take: for one, all assets stay.
@@ -241,6 +241,11 @@ def prune_item(work: Work, *, bands: Sequence[str] | None, mask: str) -> Work:
     if not work.item or not bands or mask in ("csmask", "s2cloudless"):
         return work
     item = json.loads(work.item)
+    if mask is None:
+        brought = {key.lower() for key in item["assets"]} & {"scl", "qa_pixel", "qa"}
+        if not brought:
+            return work  # a detector will be chosen
+        mask = "scl" if "scl" in brought else "qa_pixel"
     wanted = {name.lower() for name in bands}
     kept, seen = {}, set()
     for key, asset in item["assets"].items():

@@ -19,9 +19,10 @@ from attcr.errors import AttcrError, ManifestError, MissingExtraError
 from attcr.fleet.manifest import Work, default_id, guarded, list_bucket, work_of_href, work_of_item, write_manifest
 from attcr.fleet.store import split_url
 from attcr.predict import open_predictor
+from attcr.products import BAND_IN_NAME
 from attcr.restore.options import RestoreOptions
 from attcr.scenes.dataset import gdal
-from attcr.scenes.open import BAND_IN_NAME, SUFFIXES, open_scene
+from attcr.scenes.open import SUFFIXES, open_scene
 
 SAMPLE = 8
 """Scenes that are opened to tell how large the others are, where the source does not say."""
@@ -127,7 +128,7 @@ def measure(work: Work) -> float | None:
 
 def measure_rate(weights: str | Path, options: RestoreOptions) -> float:
     """Give the megapixels a second that these weights restore here, from one tile, reading and writing aside."""
-    predictor = open_predictor(weights, device=options.device, dtype=options.dtype)
+    predictor = open_predictor(weights, device=options.device, dtype=options.dtype, backend=options.backend)
     tile = np.zeros((1, len(predictor.spec.slots), options.tile, options.tile), np.float32)
     predictor(tile)  # the first one also warms up
     began = time.perf_counter()
@@ -143,7 +144,7 @@ def _files(url: str) -> Iterator[tuple[str, str]]:
         yield from (pair for pair in list_bucket(bucket, prefix) if pair[0].lower().endswith(SUFFIXES))
         return
     if not Path(url).is_dir():
-        raise ManifestError(f"{url} is no folder: give a folder, a bucket's prefix, or a STAC API with --collection.")
+        raise ManifestError(f"{url} is no folder: give a folder, a bucket's prefix, or a STAC API with a `collection`.")
     for folder, folders, names in os.walk(os.path.abspath(url)):  # noqa: PTH100
         folders.sort()
         yield from ((f"{folder}/{name}", "") for name in sorted(names) if name.lower().endswith(SUFFIXES))

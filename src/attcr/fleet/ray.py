@@ -293,6 +293,9 @@ def _connect(cluster: Cluster, job: Job) -> None:
             ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)  # whatever else runs here
         if cluster.gpus > _resources().get("GPU", 0):
             ray.shutdown()
-            raise FleetError(f"This machine has too few GPUs for --gpus {cluster.gpus:g}: leave it out, or --address.")
+            raise FleetError(
+                f"This machine has too few GPUs for `gpus={cluster.gpus:g}`: leave it out, or give the `address` of a "
+                "cluster."
+            )
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise FleetError(f"Ray cannot be reached at {address or 'this machine'}: {error}") from error

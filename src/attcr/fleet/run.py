@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -23,7 +24,7 @@ from obstore.exceptions import BaseError
 
 from attcr.addresses import hide_secrets, redact
 from attcr.downloads import LIMIT_VARIABLE, download_limit
-from attcr.errors import ConfigError, FleetError, WeightsError
+from attcr.errors import ConfigError, FleetError, ManifestError, WeightsError
 from attcr.fleet import local
 from attcr.fleet.ledger import (
     Ledger,
@@ -39,6 +40,7 @@ from attcr.fleet.manifest import ROWS_AT_ONCE, Survey, Work, in_shard, read_mani
 from attcr.fleet.plan import megapixels_of
 from attcr.fleet.store import Scratch, Store, open_bucket, split_url, sweep
 from attcr.fleet.worker import Job, SceneWorker, block_key
+from attcr.predict import EXPORTED
 from attcr.restore.options import RestoreOptions
 from attcr.weights import find_weights
 
@@ -88,7 +90,7 @@ class FleetOptions:
         if self.workers < 1 or self.attempts < 1 or self.readers < 1 or self.gpus < 0 or (self.threads or 1) < 1:
             raise ConfigError("workers, threads, readers and attempts are at least 1, and gpus at least 0.")
         if self.engine == "local" and (self.workers > 1 or self.gpus or self.address):
-            raise ConfigError("workers, gpus and address are for --engine ray: the engine local is this process.")
+            raise ConfigError("workers, gpus and address are for `engine=ray`: the engine local is this process.")
 
 
 @dataclass
@@ -181,9 +183,17 @@ def run_fleet(
 
 def make_job(out: str, weights: str, options: RestoreOptions, fleet: FleetOptions) -> Job:
     """Gather what the workers need; the weights travel with it, so that only this process must see their file."""
+    suffix = Path(weights.partition("#")[0]).suffix.lower()
+    if suffix == ".xml":
+        raise ConfigError(
+            f"{redact(weights)} has its numbers in a second file, and one travels to the workers: give weights or "
+            ".onnx, with `backend=openvino`."
+        )
     content = _read(weights)
     threads = fleet.threads or (1 if fleet.engine == "ray" else 0)
-    return Job(out, content, hashlib.sha256(content).hexdigest(), options, fleet.attempts, threads, fleet.deadline)
+    digest = hashlib.sha256(content).hexdigest()
+    kind = suffix if suffix in EXPORTED else ".safetensors"
+    return Job(out, content, digest, options, fleet.attempts, threads, fleet.deadline, kind)
 
 
 def recipe_of(weights_sha256: str, options: RestoreOptions) -> str:
@@ -218,6 +228,8 @@ class _Todo:
     ) -> None:
         self._recipe, self._fleet, self._store, self._tally, self._ledger = recipe, fleet, store, tally, ledger
         self.about = survey(manifest)
+        if not self.about.rows:
+            raise ManifestError(f"There is no scene in {redact(manifest)}: check the name, or the pattern.")
         self.crashed: set[str] = set()
         """Ids of scenes at which an earlier process died."""
         standing = read_standing(store)

@@ -22,6 +22,10 @@ from attcr.addresses import hide_secrets, is_local, redact
 from attcr.errors import FleetError
 from attcr.files import to_disk
 
+ABSENT: tuple[type[Exception], ...] = (FileNotFoundError, NotFoundError)
+"""What obstore raises, by its version, where nothing is found."""
+TAKEN: tuple[type[Exception], ...] = (FileExistsError, AlreadyExistsError)
+"""The same where a key is taken."""
 UPLOAD_PART = 64 << 20
 """Bytes that go up in one request. Of a larger file killed half way, the bucket's life-cycle rule removes the parts."""
 
@@ -49,13 +53,18 @@ class Store:
         return Scratch(self.scratch, private=self.root is None)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Turn what goes wrong with a bucket into an error of ours: obstore's tells keys and signatures."""
+    def _told(self, *, expected: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+        """Turn what goes wrong with a bucket into an error of ours: obstore's tells keys and signatures.
+
+        An answer that is `expected` passes. Nothing is found where one writes or lists only if there is no bucket.
+        """
         try:
             yield
-        except (NotFoundError, AlreadyExistsError):
+        except expected:
             raise
-        except BaseError as error:
+        except (FileNotFoundError, BaseError) as error:
+            if isinstance(error, ABSENT) or "NoSuchBucket" in str(error):
+                raise FleetError(f"{self.name}: there is no such bucket. Make it, or give another output.") from error
             raise FleetError(f"{self.name}: {hide_secrets(' '.join(str(error).split()))[:1000]}") from error
 
     def put(self, path: Path, key: str) -> None:
@@ -82,9 +91,9 @@ class Store:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     os.link(path, target)
             else:
-                with self._told():
+                with self._told(expected=TAKEN):
                     obstore.put(self._objects, key, path, mode="create")
-        except (FileExistsError, AlreadyExistsError):
+        except TAKEN:
             return False
         finally:
             path.unlink()
@@ -95,16 +104,16 @@ class Store:
         try:
             if self.root:
                 return (self.root / key).read_bytes()
-            with self._told():
+            with self._told(expected=ABSENT):
                 return bytes(obstore.get(self._objects, key).bytes())
-        except (FileNotFoundError, NotFoundError):
+        except ABSENT:
             return None
 
     def exists(self, key: str) -> bool:
         """Say whether anything is under a key."""
         if self.root:
             return (self.root / key).exists()
-        with suppress(NotFoundError), self._told():
+        with suppress(*ABSENT), self._told(expected=ABSENT):
             obstore.head(self._objects, key)
             return True
         return False
@@ -114,7 +123,7 @@ class Store:
         if self.root:
             (self.root / key).unlink(missing_ok=True)
             return
-        with suppress(NotFoundError), self._told():
+        with suppress(*ABSENT), self._told(expected=ABSENT):
             obstore.delete(self._objects, key)
 
     def names(self, folder: str) -> Iterator[str]:

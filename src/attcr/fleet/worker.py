@@ -44,9 +44,11 @@ class Job:
     attempts: int = 3
     """Tries before a scene is quarantined."""
     threads: int = 0
-    """Threads of the network; 0 leaves it to torch."""
+    """Threads of the network; 0 leaves it to what computes."""
     deadline: float | None = None
     """Seconds that a scene may take, all its tries together."""
+    suffix: str = ".safetensors"
+    """How the name of the weights file ends, which says what computes it."""
 
 
 def block_key(work: Work, block: int) -> str:
@@ -71,7 +73,7 @@ class SceneWorker:
         self.job = job
         self.store = Store(job.out)
         self.scratch = self.store.open_scratch()
-        self._predictors: dict[tuple[str, str], Predictor] = {}
+        self._predictors: dict[tuple[str, str, str], Predictor] = {}
         try:
             self.predictor(job.options)
         except BaseException:
@@ -79,18 +81,24 @@ class SceneWorker:
             raise
 
     def predictor(self, options: RestoreOptions) -> Predictor:
-        """Give the network on the device and in the type that the options name, loaded once for each."""
-        key = (options.device, options.dtype)
+        """Give the network on the device, in the type and by what the options name, loaded once for each."""
+        key = (options.device, options.dtype, options.backend)
         if key not in self._predictors:
             self._predictors[key] = self.load(options)
         return self._predictors[key]
 
     def load(self, options: RestoreOptions) -> Predictor:
         """Load the network."""
-        path = self.scratch.folder / "weights.safetensors"
+        path = self.scratch.folder / f"weights{self.job.suffix}"
         path.write_bytes(self.job.weights)
         try:
-            return open_predictor(path, device=options.device, dtype=options.dtype, threads=self.job.threads)
+            return open_predictor(
+                path,
+                device=options.device,
+                dtype=options.dtype,
+                threads=self.job.threads,
+                backend=options.backend,
+            )
         finally:
             path.unlink()
 

@@ -9,6 +9,7 @@ from torch import nn
 from attcr.errors import ConfigError
 from attcr.networks.ablations import Ablation, AblationConfig
 from attcr.networks.attcr import ATTCR, ATTCRConfig
+from attcr.networks.restormer import Restormer, RestormerConfig
 from attcr.networks.spagan import SpAGAN, SpAGANConfig
 
 
@@ -25,6 +26,7 @@ class Entry(NamedTuple):
 NETWORKS: dict[str, Entry] = {
     "attcr": Entry(ATTCRConfig, ATTCR),
     "ablation": Entry(AblationConfig, Ablation),
+    "restormer": Entry(RestormerConfig, Restormer),
     "spagan": Entry(SpAGANConfig, SpAGAN),
 }
 """By the name that weights files, `attcr train --model.network` and `attcr info --network` use."""

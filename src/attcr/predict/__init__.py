@@ -1,35 +1,57 @@
-"""Predictors: what `restore` and `evaluate` run on, whatever computes it. Nothing here needs torch."""
+"""Predictors: what `restore` and `evaluate` run on, whatever computes it. Nothing here needs torch.
+
+| backend | what it runs |
+|---|---|
+| torch | weights (.safetensors) and modules, on any device of torch |
+| onnxruntime | weights, and .onnx of `attcr export` |
+| openvino | weights, and .xml or .onnx of `attcr export`; bfloat16 where the processor has it |
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from attcr.errors import ConfigError
 from attcr.predict.predictor import Float32, Predictor
+from attcr.weights import WeightsHeader, find_weights, read_header
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["Float32", "Predictor", "open_predictor"]
+__all__ = ["Backend", "Float32", "Predictor", "open_predictor", "read_about"]
+
+Backend = Literal["auto", "torch", "onnxruntime", "openvino"]
+"""What computes; auto leaves it to the file: .onnx to ONNX Runtime, .xml to OpenVINO, else torch."""
+EXPORTED = {".onnx": "onnxruntime", ".xml": "openvino"}
+"""Endings of exported networks, and what runs them unless another is named."""
 
 
 def open_predictor(
-    source: str | Path | nn.Module | Predictor, *, device: str = "cpu", dtype: str = "float32", threads: int = 0
+    source: str | Path | nn.Module | Predictor,
+    *,
+    device: str = "cpu",
+    dtype: str = "float32",
+    threads: int = 0,
+    backend: Backend = "auto",
 ) -> Predictor:
     """Give the predictor of weights (a published name, a path, hf:// or a URL), of a module, or the one that came.
+
+    Weights are .safetensors, or .onnx or .xml as `attcr export` writes them.
 
     A module says by its `spec` what it takes, as one from `load_model` does. It is never changed: where it is in
     training mode, on another device or of another type, a copy is used. `threads` are those of this process; 0 leaves
     them to the library.
     """
+    if backend not in get_args(Backend):
+        raise ConfigError(f"backend is {backend!r}; expected {', '.join(get_args(Backend))}.")
     if isinstance(source, (str, Path)):
-        from attcr.predict.torch import TorchPredictor
-
-        return TorchPredictor.from_weights(source, device=device, dtype=dtype, threads=threads)
+        return _from_file(find_weights(source), device, dtype, threads, backend)
     if isinstance(source, Predictor) and not hasattr(source, "state_dict"):
         return source
     if hasattr(source, "state_dict"):
+        if backend not in ("auto", "torch"):
+            raise ConfigError(f"A module runs on torch, not on {backend}: give the name or path of weights.")
         from attcr.predict.torch import TorchPredictor
 
         return TorchPredictor(cast("nn.Module", source), device=device, dtype=dtype, threads=threads)
@@ -37,3 +59,44 @@ def open_predictor(
         f"{type(source).__name__} is no predictor: give the name or path of weights, a module, or what has a spec, an "
         "identity and can be called."
     )
+
+
+def _from_file(path: Path, device: str, dtype: str, threads: int, backend: Backend) -> Predictor:
+    kind = path.suffix.lower()
+    chosen = EXPORTED.get(kind, "torch") if backend == "auto" else backend
+    if (kind in EXPORTED and chosen == "torch") or (kind, chosen) == (".xml", "onnxruntime"):
+        raise ConfigError(
+            f"{path.name} does not run on {chosen}, but on {EXPORTED[kind]}: leave the backend out, or give the "
+            ".safetensors file."
+        )
+    if chosen == "onnxruntime":
+        from attcr.predict.onnxruntime import OnnxRuntimePredictor
+
+        return OnnxRuntimePredictor.from_file(path, device=device, dtype=dtype, threads=threads)
+    if chosen == "openvino":
+        from attcr.predict.openvino import OpenVinoPredictor
+
+        return OpenVinoPredictor.from_file(path, device=device, dtype=dtype, threads=threads)
+    try:
+        from attcr.predict.torch import TorchPredictor
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ConfigError(
+            "torch is not installed. Install it, or run these weights without it: `backend=openvino` "
+            "(pip install 'attcr[openvino]') or `backend=onnxruntime` (pip install 'attcr[onnx]')."
+        ) from error
+    return TorchPredictor.from_weights(path, device=device, dtype=dtype, threads=threads)
+
+
+def read_about(path: Path) -> WeightsHeader:
+    """Give what weights say of themselves, exported or not."""
+    if path.suffix.lower() == ".onnx":
+        from attcr.predict.onnx import network_from_onnx
+
+        return network_from_onnx(path).header
+    if path.suffix.lower() == ".xml":
+        from attcr.predict.openvino import network_from_ir
+
+        return network_from_ir(path).header
+    return read_header(path)

@@ -8,10 +8,12 @@ if TYPE_CHECKING:
     from attcr.restore.array import restore_array as restore_array
     from attcr.restore.blocks import join_blocks as join_blocks
     from attcr.restore.blocks import restore_block as restore_block
+    from attcr.restore.clouds import find_clouds as find_clouds
     from attcr.restore.fit import Fit as Fit
     from attcr.restore.fit import choose_weights as choose_weights
     from attcr.restore.fit import which_weights as which_weights
     from attcr.restore.options import RestoreOptions as RestoreOptions
+    from attcr.restore.outputs import targets_in as targets_in
     from attcr.restore.scene import Progress as Progress
     from attcr.restore.scene import RestoreResult as RestoreResult
     from attcr.restore.scene import ScenePlan as ScenePlan
@@ -27,11 +29,13 @@ _PUBLIC = {
     "RestoredArray": "array",
     "ScenePlan": "scene",
     "choose_weights": "fit",
+    "find_clouds": "clouds",
     "join_blocks": "blocks",
     "plan_scene": "scene",
     "restore_array": "array",
     "restore_block": "blocks",
     "restore_scene": "scene",
+    "targets_in": "outputs",
     "which_weights": "fit",
 }
 
@@ -43,11 +47,13 @@ __all__ = [
     "RestoredArray",
     "ScenePlan",
     "choose_weights",
+    "find_clouds",
     "join_blocks",
     "plan_scene",
     "restore_array",
     "restore_block",
     "restore_scene",
+    "targets_in",
     "which_weights",
 ]
 

@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 
 from attcr.errors import ConfigError, SceneError, ShapeError
 from attcr.predict import Float32, Predictor, open_predictor
-from attcr.products import recognise
+from attcr.products import could_be_picture, recognise
 from attcr.restore.options import RestoreOptions
 from attcr.restore.walk import NODATA, Array, Walk
-from attcr.scenes.clouds.masks import CLEAR, THICK
+from attcr.scenes.clouds.masks import CLEAR, CLOUD, THICK, THIN
+from attcr.scenes.clouds.opaque import is_opaque, settle
 from attcr.scenes.clouds.rim import CloudMap
 from attcr.scenes.tiles import Grid, grid
-from attcr.sensors import check_values
+from attcr.sensors import RGB, Sensor, check_floats, check_values
+from attcr.spec import InputSpec
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,7 +35,7 @@ class RestoredArray:
     image: Any
     """In the kind, layout and type that came."""
     quality: NDArray[np.uint8]
-    """(H, W): 0 no data, 1 original, 2 and 3 reconstructed under thin and thick cloud, 4 unsure."""
+    """(H, W): 0 no data, 1 original, 2 and 3 reconstructed under thin and thick cloud, 4 unsure, 5 cloud left."""
     spread: Float32 | None
     """(H, W): the expected error in reflectance where the network predicts it; else, with `confidence`, how much eight
     views differ, as a part of the network's range."""
@@ -52,8 +54,10 @@ def restore_array(
     The image is a numpy array (C, H, W), or (H, W, C) with `layout="hwc"`; a torch tensor (C, H, W) or
     (1, C, H, W); or a Pillow image. Its bands are those that the network takes, in its order (`spec.bands`). `model`
     is the name or path of weights, a module that has a `spec`, or a predictor. `clouds` (H, W) is 0 where the image
-    is clear, 1 under thin cloud, 2 or True under thick; without it every pixel goes through the network. Integers
-    are digital numbers and floats reflectance, unless the options' sensor says otherwise.
+    is clear, 1 under thin cloud, 2 under thick; True is cloud of either kind. No mask is made here: without one every
+    pixel goes through the network. Cloud that is opaque in red, green and blue counts as thick; thick cloud that the
+    network does not remove is left as it came, or as the options' `unseen` says. Integers are digital numbers and
+    floats reflectance, unless the options' sensor says otherwise.
     """
     options = options or RestoreOptions()
     array, wrap = _unwrapped(image, layout)
@@ -109,9 +113,9 @@ def restore_tiles(
     The grid may be a part of a larger one, for an image that is a part of a larger one: where all tiles that
     cover a pixel there are among these, it comes out as it would there, to the bit.
     """
-    if options.mask != "none" or options.bands or options.sar:
+    if options.mask not in (None, "none") or options.bands or options.sar:
         raise ConfigError("mask, bands and sar are for scenes: give `clouds`, and the bands in the network's order.")
-    predictor = open_predictor(model, device=options.device, dtype=options.dtype)
+    predictor = open_predictor(model, device=options.device, dtype=options.dtype, backend=options.backend)
     spec = predictor.spec
     wanted = [slot.name for slot in spec.bands]
     needed = [slot.name for slot in spec.slots if slot.kind != "band" and not slot.optional]
@@ -124,11 +128,14 @@ def restore_tiles(
     if product is None:
         raise SceneError(f"{image.dtype} values could be any product's: give RestoreOptions(sensor=...).")
     rows = _ArrayRows(image, options.nodata)
-    check_values(product, image[:, :1024, :1024], rows.valid(image[:, :1024, :1024], 0))
+    corner = image[:, :1024, :1024]
+    check_values(product, corner, rows.valid(corner, 0))
+    if options.sensor is None and could_be_picture(product, {}, wanted):
+        check_floats(corner, rows.valid(corner, 0))
     sensor = spec.fit(product)
     _, height, width = image.shape
     nodata = [options.nodata] * image.shape[0]
-    cloud_map = None if clouds is None else _cloud_map(clouds, height, width, options)
+    cloud_map = None if clouds is None else _cloud_map(clouds, image, predictor.spec, product, options)
     walk = Walk(rows, predictor, sensor, tiles, cloud_map, nodata, options, wanted)
     restored = image.copy()
     quality = np.full((height, width), NODATA, np.uint8)
@@ -142,11 +149,15 @@ def restore_tiles(
     return RestoredArray(restored, quality, spread)
 
 
-def _cloud_map(clouds: Array, height: int, width: int, options: RestoreOptions) -> CloudMap:
+def _cloud_map(clouds: Array, image: Array, spec: InputSpec, product: Sensor, options: RestoreOptions) -> CloudMap:
+    _, height, width = image.shape
     if clouds.shape != (height, width):
         raise ShapeError(f"clouds has shape {clouds.shape}; expected the image's {(height, width)}.")
-    thick = np.asarray(clouds) * THICK if clouds.dtype == bool else np.nan_to_num(clouds)
-    classes = np.clip(thick, CLEAR, THICK).astype(np.uint8)
+    told = clouds * CLOUD if clouds.dtype == bool else np.clip(np.nan_to_num(clouds), CLEAR, THICK)
+    names = [slot.name for slot in spec.bands]
+    colours = [names.index(name) for name in RGB] if set(RGB) <= set(names) else None
+    opaque = is_opaque(image[colours], product) if colours else None
+    classes = settle(told.astype(np.uint8), opaque, untold=THICK if "thick" in spec.removes else THIN)
     return CloudMap(lambda top, bottom: classes[top:bottom], height, options.rim)
 
 

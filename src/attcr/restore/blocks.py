@@ -52,7 +52,8 @@ def restore_block(
             preview = Preview(folder / "preview.tif", job.scene, job.slots)
             with ZipFile(part, "w", ZIP_DEFLATED, compresslevel=1) as file:
                 if first < last:
-                    walk = job.walk(job.find_clouds(folder), None)
+                    clouds = job.find_clouds(folder)
+                    walk = job.walk(clouds, None, job.find_filler(folder, clouds))
                     for strip in islice(walk.strips(rows[first]), last - first):
                         _save_rows(file, finished_rows(job.scene, preview, strip))
         finally:

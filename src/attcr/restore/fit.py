@@ -72,7 +72,7 @@ def _fit(weights: str, spec: InputSpec, scene: Scene, product: Sensor | None) ->
     names = [band.name for band in scene.bands]
     seen = product or REFLECTANCE  # where the product is not known, the bands' names may still tell
     choices = ", ".join(name for name in SENSORS if name.startswith(("s2", "landsat")))
-    untold = f"Nothing says of which product the {scene.dtype} values are: name it with --sensor ({choices})."
+    untold = f"Nothing says of which product the {scene.dtype} values are: name it with `sensor` ({choices})."
     misfit = _misfit(spec, seen, names)
     if product is None and ((misfit and not any(names)) or seen.product not in spec.products):
         takes = f"The weights take {', '.join(spec.products)}. " if seen.product not in spec.products else ""

@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from attcr.addresses import redact
 from attcr.errors import ConfigError
+from attcr.predict import Backend
 from attcr.scenes.clouds.rim import Rim
 from attcr.scenes.tiles import grid
 from attcr.scenes.vrt import VrtRule
 from attcr.sensors import SENSORS, Sensor
 
-DEFAULTS = 1
+DEFAULTS = 2
 """Counts changes of the defaults below: the digest names only what differs from them."""
 
 
@@ -32,12 +33,16 @@ class RestoreOptions:
     """Where the network runs, as torch names it."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """What the network computes in."""
+    backend: Backend = "auto"
+    """What computes it: torch, onnxruntime or openvino; auto leaves it to the file of the weights."""
     sensor: str | Sensor | None = None
     """The product, where the scene's metadata does not tell."""
-    bands: tuple[str, ...] | None = None
-    """Bands to give the network, by name or number from 1, in the order it takes them."""
-    mask: str = "none"
-    """Where clouds are: none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], or a raster."""
+    bands: tuple[str, ...] | str | None = None
+    """Bands to give the network, by name or number from 1, in the order it takes them; also as "B04,B03,B02"."""
+    mask: str | None = None
+    """Where clouds are: none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], or a raster; None chooses."""
+    unseen: Literal["keep", "fill", "nodata"] = "keep"
+    """What becomes of cloud that the weights do not remove: it stays, the network paints it, or it is no data."""
     dilate: int = 8
     """Pixels around a cloud that are restored too."""
     feather: int = 8
@@ -46,6 +51,10 @@ class RestoreOptions:
     """Radar raster (VV, VH in dB) for weights that take it."""
     nodata: float | None = None
     """The value that means no data, where the file does not declare it."""
+    references: tuple[str, ...] = ()
+    """Other dates of the same place, each anything that a scene may be: what is under cloud is filled from them."""
+    reference_mask: str | None = None
+    """Where the clouds of references are, as for `mask`; None chooses for each, none takes all of them for clear."""
     confidence: bool = False
     """Run all eight flips and turns of each tile and write how much they differ."""
 
@@ -53,23 +62,36 @@ class RestoreOptions:
     """Which VRTs are taken: "beside" those of plain files in or below their own folder, "any", or "never" one."""
 
     def __post_init__(self) -> None:
+        if self.bands is not None:
+            listed = self.bands.split(",") if isinstance(self.bands, str) else self.bands
+            object.__setattr__(self, "bands", tuple(str(name).strip() for name in listed))
+            if not self.bands or not all(self.bands):
+                raise ConfigError(f"bands is {self.bands}; expected names or numbers, such as B04,B03,B02.")
+        if isinstance(self.sensor, str):
+            object.__setattr__(self, "sensor", self.sensor.lower())
         if self.batch < 1:
             raise ConfigError(f"batch is {self.batch} and must be at least 1.")
         if self.dilate < 0 or self.feather < 0:
             raise ConfigError(f"dilate ({self.dilate}) and feather ({self.feather}) must not be negative.")
         if self.dtype not in ("float32", "bfloat16", "float16"):
             raise ConfigError(f"dtype is {self.dtype!r}; expected float32, bfloat16 or float16.")
+        if self.unseen not in ("keep", "fill", "nodata"):
+            raise ConfigError(f"unseen is {self.unseen!r}; expected keep, fill or nodata.")
+        if self.backend not in get_args(Backend):
+            raise ConfigError(f"backend is {self.backend!r}; expected {', '.join(get_args(Backend))}.")
         if self.vrt not in ("beside", "any", "never"):
             raise ConfigError(f"vrt is {self.vrt!r}; expected beside, any or never.")
         if isinstance(self.sensor, str) and self.sensor not in SENSORS:
-            raise ConfigError(f"There is no sensor {self.sensor!r}; --sensor is one of {', '.join(SENSORS)}.")
+            raise ConfigError(f"There is no sensor {self.sensor!r}; `sensor` is one of {', '.join(SENSORS)}.")
         grid(1, 1, tile=self.tile, overlap=self.overlap)
 
     def describe(self) -> dict[str, Any]:
         """Give the options that decide the result, as plain values: device, batch and vrt do not."""
         told = asdict(self)
         told["sar"] = redact(self.sar) if self.sar else None
-        told["mask"] = redact(self.mask)
+        told["mask"] = redact(self.mask) if self.mask else None
+        told["references"] = tuple(redact(href) for href in self.references)
+        told["reference_mask"] = redact(self.reference_mask) if self.reference_mask else None
         return {key: value for key, value in told.items() if key not in ("device", "batch", "vrt")}
 
     def digest(self) -> str:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from attcr.addresses import local_file
+from attcr.addresses import local_file, redact
 from attcr.errors import SceneError
+from attcr.products import BAND_IN_NAME
 
 LONGEST_NAME = 255
 """Bytes of a file name that every common file system takes."""
+_ENDINGS = {".png": ".png", ".jpg": ".png", ".jpeg": ".png", ".webp": ".webp", ".bmp": ".png"}
 
 
 @dataclass(frozen=True)
@@ -23,12 +25,13 @@ class Outputs:
     has_spread: bool = False
     overwrite: bool = False
     """Whether files of these names are replaced; inputs and folders never are."""
+    has_dates: bool = False
 
     @property
     def rasters(self) -> dict[str, Path]:
         """Layer to its file."""
-        layers = ("quality", "spread") if self.has_spread else ("quality",)
-        return {"restored": self.target, **{name: self._beside(f"_{name}.tif") for name in layers}}
+        made = {"quality": True, "spread": self.has_spread, "dates": self.has_dates}
+        return {"restored": self.target, **{name: self._beside(f"_{name}.tif") for name in made if made[name]}}
 
     @property
     def preview(self) -> Path:
@@ -73,12 +76,34 @@ class Outputs:
                 )
         for path in sorted(self, key=lambda path: path.suffix == ".xml"):
             if not self.overwrite and os.path.lexists(path):
-                raise SceneError(
-                    f"{path} exists: choose another name, or replace it with --overwrite (overwrite=True in Python)."
-                )
+                raise SceneError(f"{path} exists: choose another name, or replace it with `overwrite`.")
         owner = _owner(self.item)
         if owner is not None and owner != self.target.name and self.target.with_name(owner).exists():
             raise SceneError(f"{self.item} and the files it names belong to {owner}: choose a target of another name.")
+
+
+def targets_in(folder: Path, sources: Sequence[str]) -> list[tuple[tuple[str, ...], Path]]:
+    """Give each scene of these and the file in a folder that it goes to, named after it.
+
+    Files that are named after bands are one scene; else each is one. What a format cannot give back as it came, such
+    as JPEG, becomes PNG; all that is no picture becomes GeoTIFF.
+    """
+    named = [BAND_IN_NAME.search(redact(source)) for source in sources]
+    if all(named):
+        starts = {Path(BAND_IN_NAME.sub("", redact(source))).name for source in sources}
+        name = starts.pop() if len(starts) == 1 else ""
+        return [(tuple(sources), folder / f"{name or 'restored'}.tif")]
+    targets: dict[Path, str] = {}
+    for source in sources:
+        plain = Path(redact(source))
+        target = folder / (plain.stem + _ENDINGS.get(plain.suffix.lower(), ".tif"))
+        if target in targets:
+            raise SceneError(
+                f"{redact(targets[target])} and {redact(source)} would both be written to {target}: restore them one "
+                "at a time, each with a target of its own."
+            )
+        targets[target] = source
+    return [((source,), target) for target, source in targets.items()]
 
 
 def aux_of(raster: Path) -> Path:

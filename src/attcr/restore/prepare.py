@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,20 +17,26 @@ import numpy as np
 
 import attcr
 from attcr.addresses import is_local, redact
-from attcr.errors import AttcrWarning, SceneError
+from attcr.dates.cells import Cells
+from attcr.dates.fill import MARGIN
+from attcr.errors import AttcrWarning, ConfigError, SceneError
 from attcr.predict import Predictor, open_predictor
+from attcr.products import band_names, could_be_picture, find_band
 from attcr.restore.fit import fitting
 from attcr.restore.inputs import identity_of
+from attcr.restore.no_network import NO_WEIGHTS, NoNetwork
 from attcr.restore.options import RestoreOptions
 from attcr.restore.outputs import Outputs
-from attcr.restore.walk import Walk
+from attcr.restore.references import Beside, Filler, Reference, open_references
+from attcr.restore.walk import Walk, blank_of
 from attcr.scenes import write
-from attcr.scenes.clouds.find import find_clouds, mask_file, sensor_of
+from attcr.scenes.clouds.find import choose_mask, find_clouds, mask_file, sensor_of
+from attcr.scenes.clouds.masks import THICK, THIN
 from attcr.scenes.clouds.rim import CloudMap
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import AlignedRaster, Scene
 from attcr.scenes.tiles import Grid, grid
-from attcr.sensors import RGB, Sensor, check_values
+from attcr.sensors import RGB, Sensor, check_floats, check_values
 
 if TYPE_CHECKING:
     from torch import nn
@@ -59,10 +66,13 @@ class Prepared:
     radar: AlignedRaster | None
     grid: Grid
     options: RestoreOptions
+    """With the mask that is used, chosen where none was named."""
     inputs: tuple[str, ...]
     """Addresses of what decides the result: the scene's files, its mask, radar."""
     others: tuple[str, ...]
     """Addresses of what is read or came along beside those: weights, masks that are not asked for."""
+    references: tuple[Reference, ...] = ()
+    """Other dates that what is under cloud is filled from."""
 
     def __enter__(self) -> Prepared:
         return self
@@ -71,6 +81,14 @@ class Prepared:
         self.whole.close()
         if self.radar:
             self.radar.close()
+        for reference in self.references:
+            reference.close()
+
+    @property
+    def mask(self) -> str:
+        """The mask that is used."""
+        assert self.options.mask is not None, "prepare() chooses one"
+        return self.options.mask
 
     @property
     def has_spread(self) -> bool:
@@ -84,14 +102,25 @@ class Prepared:
         each = 4 + 2 * self.scene.dtype.itemsize + 1
         planes = self.options.batch * len(self.predictor.spec.slots)
         tile = self.grid.tile_height * self.grid.tile_width * planes * 4
-        return pixels * (len(self.scene.bands) * each + 64) + 4 * tile
+        return pixels * (len(self.scene.bands) * each + 64) + 4 * tile + self._memory_of_references
+
+    @property
+    def _memory_of_references(self) -> int:
+        """Bytes of the rows of all dates with their margin, and of what was learnt about each."""
+        if not self.references:
+            return 0
+        bands, cells = len(self.scene.bands), Cells.over(self.scene.height, self.scene.width)
+        rows = (self.grid.tile_height + 2 * MARGIN) * self.grid.width
+        fields = cells.shape[0] * cells.shape[1] * bands * bands
+        return rows * bands * 4 * (len(self.references) + 4) + fields * (4 * len(self.references) + 24)
 
     @property
     def disk(self) -> int:
         """Bytes of the working files and the finished one."""
         bands = len(self.scene.bands) + bool(self.scene.alpha)
         spread = 4 if self.has_spread else 0
-        each = 7 * bands * self.scene.dtype.itemsize // 3 + 3 + spread  # a working raster, its overviews, the COG
+        dates = 10 + len(self.references) if self.references else 0
+        each = 7 * bands * self.scene.dtype.itemsize // 3 + 3 + spread + dates  # a working raster, overviews, the COG
         return self.scene.height * self.scene.width * each
 
     @property
@@ -119,21 +148,45 @@ class Prepared:
 
     def find_clouds(self, folder: Path, on_rows: Callable[[int], None] | None = None) -> CloudMap | None:
         """Give the scene's cloud map, kept in the working folder; None where no mask was asked for."""
-        places = [self.whole.bands.index(band) for band in self.scene.bands]
-        rgb = [places[self.slots.index(name)] for name in RGB] if set(RGB) <= set(self.slots) else None
         return find_clouds(
             self.whole,
-            self.options.mask,
+            self.mask,
             folder,
             sensor=self.product,
             rim=self.options.rim,
-            rgb=rgb,
+            rgb=_colours(self.whole, self.scene, self.slots),
+            untold=THICK if "thick" in self.predictor.spec.removes else THIN,
             on_rows=on_rows,
         )
 
-    def walk(self, clouds: CloudMap | None, on_tiles: Callable[[int], None] | None) -> Walk:
+    def find_filler(
+        self, folder: Path, clouds: CloudMap | None, on_rows: Callable[[int], None] | None = None
+    ) -> Filler | None:
+        """Look at the references and the scene, and give what fills the one from the others; None without any.
+
+        What was found out about them is written to references.json in the working folder.
+        """
+        if not self.references or clouds is None:
+            return None
+        masks = []
+        for i, reference in enumerate(self.references, 1):
+            beside = folder / f"reference-{i}"
+            shutil.rmtree(beside, ignore_errors=True)  # found anew: an interrupted run may have left a part
+            masks.append(reference.find_clouds(beside, self.scene, self.options.rim))
+        thick_only = not isinstance(self.predictor, NoNetwork)
+        filler = Filler(self.scene, self.product, clouds, self.references, masks, thick_only)
+        filler.survey(on_rows)
+        filler.save(folder / "references.json")
+        return filler
+
+    def walk(
+        self, clouds: CloudMap | None, on_tiles: Callable[[int], None] | None, filler: Filler | None = None
+    ) -> Walk:
         """Give the walk of the scene's pixels."""
+        if clouds is not None and isinstance(self.predictor, NoNetwork):
+            clouds = replace(clouds, read=lambda top, bottom: np.zeros((bottom - top, self.scene.width), np.uint8))
         return Walk(
+            fill=filler.fill if filler else None,
             rows=self.scene,
             predictor=self.predictor,
             sensor=self.sensor,
@@ -150,10 +203,11 @@ class Prepared:
 def prepare(source: Source, model: nn.Module | str | Path | Predictor, options: RestoreOptions) -> Prepared:
     """Open a scene and refuse it, saying why and what to do, unless it fits the weights."""
     whole = open_scene(source, vrt=options.vrt)
+    radar: AlignedRaster | None = None
     try:
         if options.nodata is not None:
             whole = whole.with_nodata(options.nodata)
-        predictor = open_predictor(model, device=options.device, dtype=options.dtype)
+        predictor = _predictor(model, whole, options)
         if any(band.colormap for band in whole.bands):
             raise SceneError(
                 f"{whole.source} holds indices into a colour table, not colours: expand it with "
@@ -165,24 +219,91 @@ def prepare(source: Source, model: nn.Module | str | Path | Predictor, options: 
         radar = _open_radar(scene, predictor, options)
         named = {slot.name: slot for slot in predictor.spec.bands}
         sensor = predictor.spec.fit(product, [named[slot] for slot in slots])
+        options = _with_mask(whole, product, slots, scene, options, predictor)
+        if options.unseen == "nodata":
+            for band in scene.bands:
+                blank_of(band.nodata, sensor, scene.dtype)
         inputs = _inputs(whole, options)
         others = _others(source, whole, model)
         prepared = Prepared(whole, scene, slots, product, sensor, predictor, radar, tiles, options, inputs, others)
+        prepared.references = _references(prepared)
+        prepared.inputs = tuple(dict.fromkeys([*inputs, *(href for one in prepared.references for href in one.inputs)]))
         limit = min(MEMORY_LIMIT, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
         if prepared.memory > limit:
             raise SceneError(
                 f"One strip of {scene.source} ({scene.width} pixels wide, {len(scene.bands)} bands) takes "
-                f"{prepared.memory / 2**30:.1f} GiB and {limit / 2**30:.1f} GiB are allowed: use a smaller --tile."
+                f"{prepared.memory / 2**30:.1f} GiB and {limit / 2**30:.1f} GiB are allowed: use a smaller `tile`."
             )
-        _check_values(scene, product)
+        _check_values(scene, product, options)
     except BaseException:
         whole.close()
+        if radar:
+            radar.close()
         raise
     return prepared
 
 
+def _with_mask(
+    whole: Scene,
+    product: Sensor,
+    slots: Sequence[str],
+    scene: Scene,
+    options: RestoreOptions,
+    predictor: Predictor,
+) -> RestoreOptions:
+    """Give the options with the mask that is used, and say what of them has no effect."""
+    mask = options.mask or choose_mask(whole, product, _colours(whole, scene, slots))
+    if mask == "none":
+        warnings.warn(
+            "There is no mask: every pixel is restored, cloud or not, and nothing tells what was clear.",
+            AttcrWarning,
+            stacklevel=5,
+        )
+    if options.unseen != "keep" and (mask == "none" or "thick" in predictor.spec.removes):
+        why = "there is no mask" if mask == "none" else "these weights remove thick cloud too"
+        warnings.warn(f"`unseen={options.unseen}` has no effect: {why}.", AttcrWarning, stacklevel=5)
+    return replace(options, mask=mask)
+
+
+def _colours(whole: Scene, scene: Scene, slots: Sequence[str]) -> list[int] | None:
+    """Say where among all bands the network's red, green and blue are, if it takes these."""
+    if not set(RGB) <= set(slots):
+        return None
+    return [whole.bands.index(scene.bands[slots.index(name)]) for name in RGB]
+
+
+def _predictor(model: nn.Module | str | Path | Predictor, whole: Scene, options: RestoreOptions) -> Predictor:
+    """Open the weights, or what stands for none."""
+    if model != NO_WEIGHTS:
+        return open_predictor(model, device=options.device, dtype=options.dtype, backend=options.backend)
+    if not options.references:
+        raise ConfigError(
+            "`weights=none` fills clouds from other dates, and no date came: give them with `references`."
+        )
+    product, names = sensor_of(whole, options.sensor), [band.name for band in whole.bands]
+    if options.bands:
+        told = band_names(product, names)
+        found = [find_band(product, told, name) for name in options.bands]
+        names = [told[at] if at is not None else name for at, name in zip(found, options.bands, strict=True)]
+    return NoNetwork(product, names)
+
+
+def _references(job: Prepared) -> tuple[Reference, ...]:
+    """Open the other dates that the options name."""
+    options = job.options
+    if not options.references:
+        return ()
+    if job.mask == "none":
+        raise SceneError(
+            "References fill what is under cloud, and there is no mask that tells: choose one with `mask`."
+        )
+    centres = {slot.name: slot.wavelength for slot in job.predictor.spec.bands}
+    beside = Beside(job.scene, job.product, job.slots, [centres[name] for name in job.slots])
+    return open_references(options.references, options.reference_mask, beside)
+
+
 def _inputs(whole: Scene, options: RestoreOptions) -> tuple[str, ...]:
-    beside = (mask_file(whole, options.mask), options.sar)
+    beside = (mask_file(whole, options.mask or "none"), options.sar)
     return tuple(dict.fromkeys([*whole.files, *(href for href in beside if href)]))
 
 
@@ -197,6 +318,8 @@ def _matched(
 ) -> tuple[Scene, tuple[str, ...]]:
     """Give the scene with the bands that the network takes, in its own order, and the slots that they go into."""
     names = [band.name for band in whole.bands]
+    if isinstance(predictor, NoNetwork) and options.bands is None:
+        return whole, predictor.spec.outputs
     try:
         places = predictor.spec.match(product, names, options.bands)
     except SceneError as error:
@@ -212,15 +335,15 @@ def _open_radar(scene: Scene, predictor: Predictor, options: RestoreOptions) -> 
     wanted = predictor.spec.of_kind("sar")
     if not wanted:
         if options.sar:
-            warnings.warn("These weights take no radar: --sar has no effect.", AttcrWarning, stacklevel=5)
+            warnings.warn("These weights take no radar: `sar` has no effect.", AttcrWarning, stacklevel=5)
         return None
     names = " ".join(slot.name.partition(":")[2].upper() for slot in wanted)
     if options.sar is None:
         if all(slot.optional for slot in wanted):
             return None
         raise SceneError(
-            f"These weights take radar ({names} in dB) beside the optical bands and none came: give it with --sar "
-            "FILE, or use weights without radar."
+            f"These weights take radar ({names} in dB) beside the optical bands and none came: give it with "
+            "`sar`, or use weights without radar."
         )
     radar = AlignedRaster(options.sar, scene.profile, scene.vrt)
     if radar.count != len(wanted):
@@ -229,13 +352,16 @@ def _open_radar(scene: Scene, predictor: Predictor, options: RestoreOptions) -> 
     return radar
 
 
-def _check_values(scene: Scene, sensor: Sensor) -> None:
+def _check_values(scene: Scene, sensor: Sensor, options: RestoreOptions) -> None:
     """Look at a few strips of the scene for values that cannot be what the sensor says."""
     height = min(64, scene.height)
     tops = sorted({0, (scene.height - height) // 2, scene.height - height})
     strips = [scene.read(top, top + height) for top in tops]
     seen = [scene.valid(strip, top, blank=sensor.nodata) for strip, top in zip(strips, tops, strict=True)]
-    check_values(sensor, np.concatenate(strips, axis=1), np.concatenate(seen, axis=1))
+    values, valid = np.concatenate(strips, axis=1), np.concatenate(seen, axis=1)
+    check_values(sensor, values, valid)
+    if options.sensor is None and could_be_picture(sensor, scene.hints, [band.name for band in scene.bands]):
+        check_floats(values, valid)
 
 
 def check_target(job: Prepared, target: Path, *, overwrite: bool) -> Outputs:
@@ -245,7 +371,7 @@ def check_target(job: Prepared, target: Path, *, overwrite: bool) -> Outputs:
     count = len(job.scene.bands) + bool(job.scene.alpha)
     write.check_target(target, job.scene.profile.dtype, count)
     write.check_space(target.parent, job.disk)
-    outputs = Outputs(target, job.has_spread, overwrite)
+    outputs = Outputs(target, job.has_spread, overwrite, bool(job.references))
     outputs.check(job.read)
     if target.suffix.lower() in (".jpg", ".jpeg"):
         warnings.warn(

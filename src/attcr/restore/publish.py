@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from rasterio.enums import ColorInterp
 
 import attcr
+from attcr.addresses import local_file, redact
 from attcr.files import to_disk
 from attcr.restore.outputs import Outputs
 from attcr.restore.prepare import Prepared
+from attcr.restore.references import UNKNOWN_DAYS
 from attcr.restore.resume import State
 from attcr.restore.walk import NODATA, QUALITY_COLOURS, QUALITY_NAMES, Array
 from attcr.scenes import write
@@ -51,6 +55,10 @@ def _side_layers(job: Prepared) -> Layers:
         kind = "expected error in reflectance" if job.predictor.spec.spread else "spread of eight views"
         spread = Band("spread", "", 1, nodata=float("nan"), description=kind)
         layers["spread"] = (replace(plain, dtype="float32"), [replace(spread, colour=ColorInterp.gray)])
+    if job.references:
+        days = Band("days", "", 1, nodata=UNKNOWN_DAYS, description="days", unit="d", counted=True)
+        number = Band("reference", "", 2, nodata=UNKNOWN_DAYS, description="reference", counted=True)
+        layers["dates"] = (replace(plain, dtype="int16"), [replace(days, colour=ColorInterp.gray), number])
     return layers
 
 
@@ -102,6 +110,7 @@ def _item(job: Prepared, outputs: Outputs, state: State) -> str:
         if job.predictor.spec.spread
         else "Standard deviation over eight flips and turns, as a part of the model's range",
         "preview": "Before and after",
+        "dates": "Days to the date that a pixel is from, and the number of the reference, from 1",
     }
     files = {**outputs.rasters, "preview": outputs.preview}
     assets = {name: (path, titles[name]) for name, path in files.items()}
@@ -116,7 +125,45 @@ def _item(job: Prepared, outputs: Outputs, state: State) -> str:
         "attcr:fingerprint": state.fingerprint,
         "attcr:pixels": dict(zip(QUALITY_NAMES, state.pixels, strict=True)),
     }
+    if job.references:
+        properties["attcr:references"] = told_references(job, state.folder)
     return item_of(scene, outputs.target, assets, properties)
+
+
+def told_references(job: Prepared, folder: Path) -> list[dict[str, Any]]:
+    """Say of each reference what it is, how it was harmonised, and what of the scene is from it."""
+    if not job.references:
+        return []
+    path = folder / "references.json"
+    if not path.exists():  # the rows came ready from elsewhere
+        job.find_filler(folder, job.find_clouds(folder))
+    found = json.loads(path.read_text())
+    count = len(job.references) + 1
+    pixels = np.zeros(count, np.int64)
+    for top in range(0, job.scene.height, 1024):
+        numbers = write.read_rows(folder / "dates.tif", top, min(top + 1024, job.scene.height))[1]
+        pixels += np.bincount(np.clip(numbers, 0, None).ravel(), minlength=count)
+    return [
+        {
+            "name": reference.scene.source,
+            "days": reference.days,
+            "mask": redact(reference.mask),
+            "files": [_told_file(href, job.identities[href]) for href in reference.inputs],
+            "pixels": int(filled),
+            "share": round(int(filled) / (job.scene.height * job.scene.width), 6),
+            **how,
+        }
+        for reference, filled, how in zip(job.references, pixels[1:], found, strict=True)
+    ]
+
+
+def _told_file(href: str, identity: tuple[str, ...] | None) -> dict[str, Any]:
+    """Give what tells an input from a changed one, but for when it was written: the same work gives the same bytes."""
+    if identity is None or not identity[1:]:
+        return {"name": redact(href)}
+    if local_file(href) is not None:
+        return {"name": redact(href), "bytes": int(identity[1]), "ends_sha256": identity[3]}
+    return {"name": redact(href), "etag": identity[1]}
 
 
 class Preview:
@@ -144,6 +191,11 @@ class Preview:
         """Write what `rows` gave for the rows from `top` on."""
         if rows.shape[1]:
             write.write_rows(self._path, (top + -top % self._step) // self._step, rows)
+
+    def read(self, top: int, bottom: int) -> Array:
+        """Give what `add` wrote for the rows [top, bottom)."""
+        first, last = (-(-row // self._step) for row in (top, bottom))
+        return write.read_rows(self._path, first, last)
 
     def picture(self) -> NDArray[np.uint8]:
         """Give (3, H, W): before at the left, after at the right, stretched alike."""

@@ -8,14 +8,19 @@ import shutil
 import stat
 import sys
 import warnings
-from collections.abc import Collection, Iterator
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
+from itertools import pairwise
 from pathlib import Path
+
+import numpy as np
 
 from attcr.errors import AttcrWarning, SceneError
 from attcr.files import write_whole
-from attcr.restore.walk import QUALITY_NAMES
+from attcr.restore.walk import QUALITY_NAMES, Array
+from attcr.scenes.clouds.find import CLOUDS
 
 if sys.platform != "win32":
     import fcntl
@@ -30,8 +35,14 @@ class State:
     has_clouds: bool = False
     row: int = 0
     pixels: list[int] = field(default_factory=lambda: [0] * len(QUALITY_NAMES))
+    left: int = 0
+    """Pixels of cloud that the weights do not remove."""
     sizes: dict[str, int] = field(default_factory=dict)
     """Working file to its bytes once it was made: it does not shrink."""
+    checksums: list[int] = field(default_factory=list)
+    """Of each finished strip: a disk that lost power may give zeros for rows that were written."""
+    clouds: int = 0
+    """Checksum of the cloud map; 0 where there is none."""
     publishing: bool = False
     """Whether files have begun to get their names: those that exist are this run's own."""
 
@@ -40,16 +51,50 @@ class State:
         told = {key: value for key, value in asdict(self).items() if key != "folder"}
         write_whole(self.folder / "state.json", json.dumps(told))
 
-    def fits(self, strips: Collection[int], width: int) -> bool:
-        """Say whether it can be the state of a scene with strips that begin at these rows, and its files are whole."""
-        counts = [self.row, *self.pixels, *self.sizes.values()]
+    def fits(self, strips: Sequence[int], width: int, checksum: Checksum) -> bool:
+        """Say whether it can be the state of a scene whose strips begin and end at these rows, and its files are whole.
+
+        `checksum` gives that of a strip as it is in the working files now.
+        """
+        counts = [self.row, self.clouds, self.left, *self.pixels, *self.sizes.values(), *self.checksums]
         if not all(type(count) is int and count >= 0 for count in counts) or any("/" in name for name in self.sizes):
             return False
         if self.row not in strips or len(self.pixels) != len(QUALITY_NAMES) or sum(self.pixels) != self.row * width:
             return False
-        return (self.has_clouds or not self.row) and all(
-            _is_whole(self.folder / name, size) for name, size in self.sizes.items()
+        if self.row and not self.has_clouds:
+            return False
+        if not all(_is_whole(self.folder / name, size) for name, size in self.sizes.items()):
+            return False
+        done = list(pairwise(strips[: strips.index(self.row) + 1]))
+        return (
+            len(done) == len(self.checksums)
+            and checksum_of_file(self.folder / CLOUDS) == self.clouds
+            and all(checksum(*rows) == due for rows, due in zip(done, self.checksums, strict=True))
         )
+
+
+Checksum = Callable[[int, int], int | None]
+"""Gives the checksum of rows [top, bottom) of the working files; None where they cannot be read."""
+
+
+def checksum_of(arrays: Iterable[Array]) -> int:
+    """Give the CRC-32 of some arrays, one after the other."""
+    checksum = 0
+    for array in arrays:
+        checksum = zlib.crc32(np.ascontiguousarray(array).data, checksum)
+    return checksum
+
+
+def checksum_of_file(path: Path) -> int:
+    """Give the CRC-32 of a file; 0 where there is none."""
+    checksum = 0
+    try:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                checksum = zlib.crc32(block, checksum)
+    except OSError:
+        return 0
+    return checksum
 
 
 def read_state(folder: Path) -> State | None:
@@ -59,7 +104,7 @@ def read_state(folder: Path) -> State | None:
         if set(told) != {one.name for one in fields(State)} - {"folder"}:
             return None
         state = State(folder, **told)
-        kinds = (state.fingerprint, str), (state.pixels, list), (state.sizes, dict)
+        kinds = (state.fingerprint, str), (state.pixels, list), (state.sizes, dict), (state.checksums, list)
     except (OSError, ValueError, TypeError, RecursionError):
         return None
     return state if all(isinstance(value, kind) for value, kind in kinds) else None
@@ -106,11 +151,13 @@ def held(folder: Path, target: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def take_up(folder: Path, fingerprint: str, *, resume: bool, strips: Collection[int], width: int) -> State:
+def take_up(
+    folder: Path, fingerprint: str, *, resume: bool, strips: Collection[int], width: int, checksum: Checksum
+) -> State:
     """Give the state of an interrupted run of the same work, or a new one in an empty folder."""
     if resume and (folder / "state.json").exists():
         state = read_state(folder)
-        if state is not None and state.fingerprint == fingerprint and state.fits(strips, width):
+        if state is not None and state.fingerprint == fingerprint and state.fits(sorted(strips), width, checksum):
             return state
         if state is None or state.fingerprint == fingerprint:
             reason = "is damaged"

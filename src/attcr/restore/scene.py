@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
 import warnings
@@ -9,25 +10,28 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from attcr.addresses import redact
-from attcr.errors import AttcrWarning, SceneError
+from attcr.errors import AllCloudError, AttcrWarning, SceneError
 from attcr.predict import Predictor
 from attcr.restore.options import RestoreOptions
 from attcr.restore.outputs import Outputs
 from attcr.restore.prepare import Prepared, Source, check_target, prepare
-from attcr.restore.publish import Preview, layers_of, publish
-from attcr.restore.resume import State, held, read_state, take_up
-from attcr.restore.walk import QUALITY_NAMES, Array, Strip
+from attcr.restore.publish import Preview, layers_of, publish, told_references
+from attcr.restore.resume import State, checksum_of, checksum_of_file, held, read_state, take_up
+from attcr.restore.walk import CLOUD_LEFT, NODATA, QUALITY_NAMES, Array, Strip
 from attcr.scenes import write
+from attcr.scenes.clouds.find import CLOUDS
 from attcr.scenes.dataset import gdal
 from attcr.scenes.scene import Scene
 
 if TYPE_CHECKING:
     from torch import nn
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,14 @@ class RestoreResult:
     """The row at which this run began; 0 unless an earlier one was taken up."""
     pixels: dict[str, int]
     """Pixels of each quality class."""
+    left: int
+    """Pixels of cloud that the weights do not remove, whatever became of it."""
+    mask: str
+    """Where the clouds were taken from."""
+    dates: Path | None
+    """Days to the date that each pixel is from, and the number of the reference."""
+    references: list[dict[str, Any]]
+    """What of the scene is from each reference, and how."""
     seconds: float
 
 
@@ -105,13 +117,19 @@ def restore_scene(
     with gdal(), prepare(source, model, options) as job:
         outputs = check_target(job, target, overwrite=overwrite or (resume and was_publishing(job, target)))
         folder = outputs.folder
+        _log.info(
+            "%s: %d x %d pixels of %s, %s into %s; weights %s; %d tiles; mask %s",
+            *(job.scene.source, job.scene.width, job.scene.height, job.sensor.name),
+            *([band.name or band.index for band in job.scene.bands], list(job.slots)),
+            *(job.predictor.identity["weights_sha256"][:12], len(job.grid), redact(job.mask)),
+        )
         with write.writing(target), held(folder, target):
             try:
                 result = write_scene(job, outputs, take_up_work(job, folder, resume), progress)
             except KeyboardInterrupt:
                 raise
-            except BaseException:
-                if not resume:
+            except BaseException as error:
+                if not resume or isinstance(error, AllCloudError):
                     shutil.rmtree(folder, ignore_errors=True)
                 raise
             shutil.rmtree(folder)
@@ -145,7 +163,7 @@ def plan_scene(
             bands=tuple(band.name or str(band.index) for band in job.scene.bands),
             dtype=str(job.scene.dtype),
             sensor=job.sensor.name,
-            mask=redact(options.mask),
+            mask=redact(job.mask),
             tiles=len(job.grid),
             tiles_to_run=to_run,
             seconds=seconds,
@@ -163,7 +181,7 @@ class FinishedRows:
     """Layer to (C, rows, W)."""
     preview: Array
     pixels: Array
-    """Pixels of each quality class."""
+    """Pixels of each quality class, and last those of cloud that the weights do not remove."""
 
 
 def finished_rows(scene: Scene, preview: Preview, strip: Strip) -> FinishedRows:
@@ -173,7 +191,9 @@ def finished_rows(scene: Scene, preview: Preview, strip: Strip) -> FinishedRows:
     layers = {"restored": values, "quality": strip.quality[None]}
     if strip.spread is not None:
         layers["spread"] = strip.spread[None]
-    pixels = np.bincount(strip.quality.ravel(), minlength=len(QUALITY_NAMES))
+    if strip.dates is not None:
+        layers["dates"] = strip.dates
+    pixels = np.append(np.bincount(strip.quality.ravel(), minlength=len(QUALITY_NAMES)), strip.left)
     return FinishedRows(strip.top, layers, preview.rows(strip.top, strip.came, strip.values), pixels)
 
 
@@ -192,8 +212,23 @@ def take_up_work(job: Prepared, folder: Path, resume: bool) -> State:
             AttcrWarning,
             stacklevel=3,
         )
-    strips = {0, *job.grid.rows, job.scene.height}
-    return take_up(folder, job.fingerprint(), resume=resume and not untold, strips=strips, width=job.scene.width)
+    preview = Preview(folder / "preview.tif", job.scene, job.slots)
+
+    def checksum(top: int, bottom: int) -> int | None:
+        try:
+            layers = (write.read_rows(folder / f"{name}.tif", top, bottom) for name in layers_of(job))
+            return checksum_of([*layers, preview.read(top, bottom)])
+        except SceneError:
+            return None
+
+    return take_up(
+        folder,
+        job.fingerprint(),
+        resume=resume and not untold,
+        strips={0, *job.grid.rows, job.scene.height},
+        width=job.scene.width,
+        checksum=checksum,
+    )
 
 
 def write_scene(
@@ -216,11 +251,13 @@ def write_scene(
         preview.create()
         state.has_clouds = True
         state.sizes = {path.name: path.stat().st_size for path in state.folder.glob("*.tif")}
+        state.clouds = checksum_of_file(state.folder / CLOUDS)
         state.save()
     for rows in ready:
         _keep(rows, state, preview)
     if state.row != job.scene.height:
         raise SceneError(f"Of {job.scene.height} rows {state.row} came: run it again.")
+    _tell_of_cloud_left(job, state)
     report(Progress("write", 0, 1))
     publish(job, outputs, layers, state, preview)
     report(Progress("write", 1, 1))
@@ -234,7 +271,33 @@ def write_scene(
         tiles_run=count.done,
         resumed_row=resumed,
         pixels=dict(zip(QUALITY_NAMES, state.pixels, strict=True)),
+        left=state.left,
+        mask=redact(job.mask),
+        dates=outputs.rasters.get("dates"),
+        references=told_references(job, state.folder),
         seconds=0.0,
+    )
+
+
+def _tell_of_cloud_left(job: Prepared, state: State) -> None:
+    """Warn of cloud that the weights do not remove; refuse a scene in which there is nothing else."""
+    if not state.left:
+        return
+    if not any(count for value, count in enumerate(state.pixels) if value not in (NODATA, CLOUD_LEFT)):
+        raise AllCloudError(
+            f"All of {job.scene.source} is under cloud that these weights do not remove, so nothing was written: take "
+            "another date, or weights that remove thick cloud; `unseen=fill` lets the network paint over it."
+        )
+    total = sum(state.pixels) - state.pixels[NODATA] + (state.left if job.options.unseen == "nodata" else 0)
+    became = {
+        "keep": "is left as it came (class 5 of the quality raster)",
+        "fill": "was painted by the network all the same (class 4, low confidence)",
+        "nodata": "became no data",
+    }[job.options.unseen]
+    warnings.warn(
+        f"{state.left / total:.1%} of the scene is under cloud that these weights do not remove; it {became}.",
+        AttcrWarning,
+        stacklevel=4,
     )
 
 
@@ -256,7 +319,8 @@ def _restored_rows(
 ) -> Iterator[FinishedRows]:
     """Find the clouds now, and give the rows from the state's on as they are asked for."""
     clouds = job.find_clouds(state.folder, lambda rows: report(Progress("mask", rows, job.scene.height)))
-    walk = job.walk(clouds, count)
+    filler = job.find_filler(state.folder, clouds, lambda rows: report(Progress("mask", rows, job.scene.height)))
+    walk = job.walk(clouds, count, filler)
     ahead = [row for row in job.grid.rows if row + job.grid.tile_height > state.row]
     count.total = sum(len(walk.tiles_to_run(row)) for row in ahead)
     report(Progress("restore", 0, count.total))
@@ -272,5 +336,8 @@ def _keep(rows: FinishedRows, state: State, preview: Preview) -> None:
         write.write_rows(state.folder / f"{name}.tif", rows.top, values)
     preview.add(rows.top, rows.preview)
     state.row = rows.top + rows.layers["quality"].shape[1]
-    state.pixels = [before + now for before, now in zip(state.pixels, rows.pixels.tolist(), strict=True)]
+    state.checksums.append(checksum_of([*rows.layers.values(), rows.preview]))
+    *pixels, left = rows.pixels.tolist()
+    state.pixels = [before + now for before, now in zip(state.pixels, pixels, strict=True)]
+    state.left += left
     state.save()

@@ -7,7 +7,7 @@ pixels, so that where the network changes nothing the number that came is the on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,13 +18,13 @@ from attcr.predict import Float32, Predictor
 from attcr.restore.options import RestoreOptions
 from attcr.scenes.blend import StripBlender
 from attcr.scenes.clouds.masks import THICK
-from attcr.scenes.clouds.rim import CloudMap
+from attcr.scenes.clouds.rim import CloudMap, CloudRows
 from attcr.scenes.tiles import Grid, Tile
 from attcr.sensors import Sensor, into_dtype
 
 Array = NDArray[Any]
 
-NODATA, ORIGINAL, UNDER_THIN, UNDER_THICK, LOW_CONFIDENCE = range(5)
+NODATA, ORIGINAL, UNDER_THIN, UNDER_THICK, LOW_CONFIDENCE, CLOUD_LEFT, FROM_DATE = range(7)
 """The classes of a quality raster."""
 QUALITY_NAMES = (
     "no data",
@@ -32,6 +32,8 @@ QUALITY_NAMES = (
     "reconstructed under thin cloud",
     "reconstructed under thick cloud",
     "reconstructed with low confidence",
+    "cloud left as it came",
+    "from another date",
 )
 QUALITY_COLOURS: dict[int, tuple[int, ...]] = {
     NODATA: (0, 0, 0, 0),
@@ -39,13 +41,16 @@ QUALITY_COLOURS: dict[int, tuple[int, ...]] = {
     UNDER_THIN: (115, 178, 255, 255),
     UNDER_THICK: (0, 92, 230, 255),
     LOW_CONFIDENCE: (230, 76, 0, 255),
+    CLOUD_LEFT: (255, 211, 127, 255),
+    FROM_DATE: (76, 160, 90, 255),
 }
 LOW_SPREAD = 0.05
 """Spread of the eight views, as a part of the model's range, above which a pixel counts as low confidence."""
 LARGE_ERROR = 0.03
 """Expected absolute error, in reflectance, above which a pixel counts as low confidence."""
 THICK_CHANGE = 0.2
-"""Without a mask, a change above this part of the model's range counts as thick cloud."""
+"""Without a mask, a change above this part of the model's range counts as thick cloud; by weights that do not remove
+any, as low confidence."""
 SMALLEST_INPUT = 8
 """Pixels along a side that networks take at least."""
 
@@ -73,6 +78,10 @@ class Strip:
     values: Array
     quality: NDArray[np.uint8]
     spread: Float32 | None
+    left: int = 0
+    """Pixels of cloud that the weights do not remove."""
+    dates: NDArray[np.int16] | None = None
+    """(2, rows, W): days to the date that a pixel is from, and the number of that reference."""
 
 
 class Radar(Protocol):
@@ -99,9 +108,16 @@ class Walk:
     """The slots that the bands go into, one for each."""
     radar: Radar | None = None
     on_tiles: Callable[[int], None] | None = None
+    fill: Callable[[Strip], Strip] | None = None
+    """What fills finished rows from other dates."""
 
     def __post_init__(self) -> None:
         spec = self.predictor.spec
+        self._removes_thick = "thick" in spec.removes
+        if self.clouds is not None and not self._removes_thick:
+            self.clouds = replace(self.clouds, leaves_thick=self.options.unseen != "fill")
+            if self.options.unseen == "nodata":
+                self._blank = [blank_of(nodata, self.sensor, self.rows.dtype) for nodata in self.nodata]
         self._planes = spec.positions(self.slots)
         self._radar_planes = spec.positions(slot.name for slot in spec.of_kind("sar"))
         self._radar_sensor = spec.radar() if self.radar else None
@@ -152,7 +168,8 @@ class Walk:
             change = blender.finish(below)
             spread = spreads.finish(below)[0] / span if spreads else None
             if row >= first_row:
-                yield self._finish(row, values[:, :done], valid[:, :done], change, spread)
+                strip = self._finish(row, values[:, :done], valid[:, :done], change, spread)
+                yield self.fill(strip) if self.fill else strip
             values = values[:, done:]
 
     def _run(
@@ -242,12 +259,12 @@ class Walk:
         """Give the restored rows and their quality."""
         _, height, width = values.shape
         if self.clouds is None:
-            weights, classes = np.ones((height, width), np.float32), None
+            weights, clouds = np.ones((height, width), np.float32), None
         else:
-            classes, weights = self.clouds.rows(top, top + height)
+            clouds = self.clouds.rows(top, top + height)
+            weights = clouds.weights
         out = values.copy()
         touched = np.zeros((height, width), bool)
-        whole = valid.all(axis=0)
         for added, band in zip(change, self._bands, strict=True):
             here = (added != 0) & (weights > 0) & valid[band]
             touched |= here
@@ -258,19 +275,54 @@ class Walk:
                 restored = sensor.from_model(x, np.float64).ravel()
                 weight = weights[here]
                 mixed = np.where(weight == 1, restored, came + weight * (restored - came))
-                out[band][here] = _avoid(into_dtype(mixed, values.dtype), self.nodata[band])
+                out[band][here] = avoid(into_dtype(mixed, values.dtype), self.nodata[band])
         quality = np.where(valid.any(axis=0), ORIGINAL, NODATA).astype(np.uint8)
-        if classes is None:
-            thick = np.abs(change).mean(axis=0) > THICK_CHANGE * self.sensor.range.span
-        else:
-            thick = classes == THICK
-        quality[touched] = np.where(thick, UNDER_THICK, UNDER_THIN)[touched]
-        limit = LARGE_ERROR if self.predictor.spec.spread else LOW_SPREAD
-        unsure = ~whole if spread is None else ~whole | (spread > limit)
-        quality[touched & unsure] = LOW_CONFIDENCE
+        quality[touched] = self._class_of_restored(change, clouds, spread, valid)[touched]
+        left = np.zeros((height, width), bool)
+        if clouds is not None and not self._removes_thick:
+            left = clouds.thick & (quality != NODATA)
+            self._leave(left, out, quality)
         if spread is not None:
-            spread = np.where(touched, spread, np.where(quality == NODATA, np.nan, 0)).astype(np.float32)
-        return Strip(top, values, out, quality, spread)
+            unknown = np.isin(quality, (NODATA, CLOUD_LEFT))
+            spread = np.where(touched, spread, np.where(unknown, np.nan, 0)).astype(np.float32)
+        return Strip(top, values, out, quality, spread, int(left.sum()))
+
+    def _class_of_restored(
+        self, change: Float32, clouds: CloudRows | None, spread: Float32 | None, valid: NDArray[np.bool_]
+    ) -> NDArray[np.uint8]:
+        """Give the class that each pixel has if the network changed it."""
+        unsure = ~valid.all(axis=0)
+        if clouds is None:
+            thick = np.abs(change).mean(axis=0) > THICK_CHANGE * self.sensor.range.span
+            if not self._removes_thick:
+                unsure |= thick
+        else:
+            thick = clouds.classes == THICK
+        if spread is not None:
+            unsure |= spread > (LARGE_ERROR if self.predictor.spec.spread else LOW_SPREAD)
+        return np.where(unsure, LOW_CONFIDENCE, np.where(thick, UNDER_THICK, UNDER_THIN)).astype(np.uint8)
+
+    def _leave(self, left: NDArray[np.bool_], out: Array, quality: NDArray[np.uint8]) -> None:
+        """Do with cloud that the weights do not remove what the options say."""
+        if self.options.unseen == "fill":
+            quality[left] = LOW_CONFIDENCE
+        elif self.options.unseen == "keep":
+            quality[left] = CLOUD_LEFT
+        else:
+            quality[left] = NODATA
+            for plane, nodata in zip(out, self._blank, strict=True):
+                plane[left] = nodata
+
+
+def blank_of(nodata: float | None, sensor: Sensor, dtype: np.dtype[Any]) -> float:
+    """Give what a band's pixels are where there is nothing: the value it declares, else its product's, else NaN."""
+    known = [value for value in (nodata, sensor.nodata) if value is not None]
+    if not known and dtype.kind != "f":
+        raise SceneError(
+            f"Cloud that the weights do not remove is to become no data, and the scene ({dtype}) declares no value for "
+            "that: give one with `nodata`, or leave the cloud as it is (`unseen=keep`)."
+        )
+    return float(known[0]) if known else float("nan")
 
 
 def _filled(x: Float32, valid: NDArray[np.bool_]) -> Float32:
@@ -283,7 +335,7 @@ def _filled(x: Float32, valid: NDArray[np.bool_]) -> Float32:
     return np.where(valid, x, mean)
 
 
-def _avoid(values: Array, nodata: float | None) -> Array:
+def avoid(values: Array, nodata: float | None) -> Array:
     """Keep restored values from becoming nodata by chance: one step aside is closer than a hole."""
     if nodata is None or np.isnan(nodata):
         return values

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import tarfile
 import warnings
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +16,7 @@ import numpy as np
 
 from attcr.addresses import is_local, redact
 from attcr.errors import AttcrWarning, MissingExtraError, SceneError
+from attcr.products import BAND_IN_NAME
 from attcr.scenes.dataset import open_dataset, reading
 from attcr.scenes.scene import Band, Profile, Scene
 from attcr.scenes.vrt import VrtRule
@@ -28,13 +31,17 @@ SUFFIXES = (".tif", ".tiff", ".jp2", ".png", ".jpg", ".jpeg", ".webp", ".img", "
 
 # Namespaces that GDAL makes itself, or that we carry by their own means.
 _OWN_NAMESPACES = ("IMAGE_STRUCTURE", "DERIVED_SUBDATASETS", "SUBDATASETS", "RPC", "COLOR_PROFILE")
-BAND_IN_NAME = re.compile(r"(?:^|_)(B(?:\d{1,2}|8A)|SCL|QA_PIXEL)(?:_\d+m)?\.\w+$", re.IGNORECASE)
+_METADATA = re.compile(
+    r"(?:(?<![^/\\])(?:MTD_\w+\.xml|manifest\.safe|INSPIRE\.xml)|MTL\.(?:txt|xml|json))$", re.IGNORECASE
+)
+"""Files that tell of a product, and lie beside its bands or above them."""
 _PRODUCT_TAGS = ("PROCESSING_BASELINE", "PROCESSING_LEVEL", "PRODUCT_URI", "LANDSAT_PRODUCT_ID")
 
 
 def open_scene(source: str | Path | Sequence[str | Path], *, vrt: VrtRule = "beside") -> Scene:
     """Open a raster, a list of band files, a SAFE-like folder, or a STAC item (.json); local, http or s3.
 
+    Of a product on disk its archive (.zip, .tar) or its metadata (MTD_*.xml, manifest.safe, *_MTL.txt) will do.
     `vrt` says which VRTs are taken: of files in their own folder ("beside"), "any", or "never" one.
     """
     if not isinstance(source, (str, Path)):
@@ -42,6 +49,10 @@ def open_scene(source: str | Path | Sequence[str | Path], *, vrt: VrtRule = "bes
             return open_scene(source[0], vrt=vrt)
         return _open_files([str(href) for href in source], " ".join(redact(str(href)) for href in source), vrt)
     text = str(source)
+    if is_local(text) and _METADATA.search(text):
+        return _open_beside(Path(text), vrt)
+    if is_local(text) and text.lower().endswith((".zip", ".tar")):
+        return _open_archive(Path(text), vrt)
     if text.lower().endswith((".json", ".geojson")):
         from attcr.scenes.pystac import open_item  # here, so that a plain raster needs no pystac
 
@@ -65,22 +76,54 @@ def _open_raster(href: str, vrt: VrtRule) -> Scene:
 
 def _scene_of(href: str, dataset: DatasetReader, vrt: VrtRule) -> Scene:
     bands = [_band(dataset, href, index) for index in dataset.indexes]
-    alphas = [band for band in bands if band.colour == ColorInterp.alpha]
-    alpha = replace(alphas[0], name="alpha") if alphas and len(bands) > 1 else None
+    last = bands[-1]  # GDAL takes no other for what says where pixels are; one before it is a band like any other
+    alpha = replace(last, name="alpha") if last.colour == ColorInterp.alpha and len(bands) > 1 else None
     kept = tuple(band for band in bands if alpha is None or band.index != alpha.index)
     hints = _hints([href], [dataset])
     identity, files = _identity([href]), _files({href: dataset})
     return Scene(redact(href), kept, _profile(dataset), alpha, {}, hints, identity, files, vrt, {href: dataset})
 
 
-def _open_folder(folder: Path, vrt: VrtRule) -> Scene:
-    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
-    named = [path for path in files if BAND_IN_NAME.search(path.name)]
+def _open_folder(folder: Path, vrt: VrtRule, start: str = "") -> Scene:
+    """Open the band files below a folder; of several products in it, those whose names begin with `start`."""
+    files = sorted(path for path in folder.rglob("*") if path.name.startswith(start) and path.is_file())
+    return _open_files(_band_files([str(path) for path in files], folder), str(folder), vrt)
+
+
+def _open_beside(metadata: Path, vrt: VrtRule) -> Scene:
+    """Open the product that a metadata file belongs to: the folder it lies in, for Landsat the files of its name."""
+    if not metadata.is_file():
+        raise SceneError(f"{metadata} does not exist: check the path.")
+    return _open_folder(metadata.parent, vrt, _METADATA.sub("", metadata.name))
+
+
+def _open_archive(path: Path, vrt: VrtRule) -> Scene:
+    """Open the band files in an archive where they are, without unpacking it."""
+    if not path.is_file():
+        raise SceneError(f"{path} does not exist: check the path.")
+    try:
+        if path.suffix.lower() == ".zip":
+            with zipfile.ZipFile(path) as archive:
+                members = archive.namelist()
+        else:
+            with tarfile.open(path, "r:") as bundle:
+                members = bundle.getnames()
+    except (OSError, zipfile.BadZipFile, tarfile.TarError, ValueError, NotImplementedError) as error:
+        raise SceneError(f"{path} cannot be read as an archive: {error}. Fetch it again.") from error
+    system = "/vsizip/" if path.suffix.lower() == ".zip" else "/vsitar/"
+    hrefs = [f"{system}{path.resolve()}/{name.removeprefix('./')}" for name in _band_files(sorted(members), path)]
+    return _open_files(hrefs, str(path), vrt)
+
+
+def _band_files(names: Sequence[str], source: Path) -> list[str]:
+    """Give those names that are of band files; masks of quality (MSK_DETFOO_B02.jp2) end like them and are none."""
+    found = [name for name in names if name.lower().endswith(SUFFIXES) and BAND_IN_NAME.search(name)]
+    named = [name for name in found if not Path(name).name.startswith("MSK_") and ".." not in Path(name).parts]
     if not named:
         raise SceneError(
-            f"{folder} holds no band files: expected names that end in a band, such as _B02_10m.jp2 or _SR_B4.TIF."
+            f"{source} holds no band files: expected names that end in a band, such as _B02_10m.jp2 or _SR_B4.TIF."
         )
-    return _open_files([str(path) for path in named], str(folder), vrt)
+    return named
 
 
 def _open_files(

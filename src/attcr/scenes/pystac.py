@@ -93,13 +93,13 @@ def item_of(scene: Scene, target: Path, files: Mapping[str, tuple[Path, str]], p
     depends on when or where it was made, so that the same work gives the same bytes.
     """
     geometry, bbox = _footprint(scene.profile)
-    when, source = _when(scene)
+    taken, source = when(scene)
     profile = scene.profile
     item = pystac.Item(
         id=target.stem,
         geometry=geometry,
         bbox=bbox,
-        datetime=when,
+        datetime=taken,
         properties={
             **properties,
             "attcr:datetime_from": source,
@@ -153,8 +153,8 @@ def _footprint(profile: Profile) -> tuple[dict[str, Any] | None, list[float] | N
     return geometry, [min(lon), min(lat), max(lon), max(lat)]
 
 
-def _when(scene: Scene) -> tuple[datetime, str]:
-    """Give the scene's date: from its item, its tags or its name; else the file's own, and say which."""
+def when(scene: Scene) -> tuple[datetime, str]:
+    """Give the scene's date and where it is from: "item", "tag" or "name"; else the "file", or "unknown"."""
     if "datetime" in scene.hints:
         return datetime.fromisoformat(scene.hints["datetime"]), "item"
     stamp = scene.profile.tags.get("", {}).get("TIFFTAG_DATETIME", "")
@@ -162,7 +162,7 @@ def _when(scene: Scene) -> tuple[datetime, str]:
     source = "tag"
     if not match:
         name = Path(scene.hints.get("name", "").split(" ")[-1]).name
-        match = re.search(r"(?<!\d)((?:19|20)\d\d)(\d\d)(\d\d)(?:T(\d\d)(\d\d)(\d\d))?(?!\d)", name)
+        match = re.search(r"(?<!\d)((?:19|20)\d\d)-?(\d\d)-?(\d\d)(?:T(\d\d)(\d\d)(\d\d))?(?!\d)", name)
         source = "name"
     if match:
         year, month, day, hour, minute, second = (int(number or 0) for number in match.groups())

@@ -48,6 +48,8 @@ class Band:
     colour: ColorInterp = ColorInterp.undefined
     colormap: dict[int, tuple[int, ...]] | None = None
     tags: dict[str, str] = field(default_factory=dict)
+    counted: bool = False
+    """Whether its values are numbers of things, of which no mean is taken."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +180,10 @@ class Scene:
         with reading(self.source):
             values: Array = _read_enlarged(self._datasets[band.href], window, band.factor, band.index)[0]
         return values
+
+    def dataset(self, href: str) -> DatasetReader:
+        """Give the open file of a band."""
+        return self._datasets[href]
 
     def close(self) -> None:
         """Close the files."""

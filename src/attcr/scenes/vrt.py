@@ -88,5 +88,5 @@ def _source(path: Path, element: ElementTree.Element) -> Path:
 def _refusal(path: Path, reason: str) -> SceneError:
     return SceneError(
         f"{path} is a VRT that is not taken, for {reason}: only plain files in its own folder are read. If you trust "
-        "it, say so with --vrt (vrt='any' in Python)."
+        "it, say so with `vrt=any`."
     )

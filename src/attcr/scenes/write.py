@@ -72,7 +72,7 @@ def writing(target: Path) -> Iterator[None]:
     except (RasterioError, CPLE_BaseError, OSError, SystemError, ElementTree.ParseError) as error:
         if isinstance(error, AttcrError):
             raise
-        raise SceneError(f"{target} cannot be written: {_reason(error)}. Is the disk full?") from error
+        raise SceneError(f"{target} cannot be written: {_reason(error)}. {_room(target.parent)}") from error
 
 
 def _reason(error: BaseException) -> str:
@@ -81,13 +81,29 @@ def _reason(error: BaseException) -> str:
     return " ".join(str(first).split()).rstrip(".")[:300] or repr(first)
 
 
+def _room(folder: Path) -> str:
+    """Say how much the disk still holds, where it tells."""
+    try:
+        return f"{_size(shutil.disk_usage(folder).free)} are free there: is the disk full?"
+    except OSError:
+        return "Is the disk full?"
+
+
+def _size(count: int) -> str:
+    """Give bytes in the unit that fits them."""
+    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if count >= 1 << power:
+            return f"{count / 2**power:.1f} {unit}"
+    return f"{count} bytes"
+
+
 def check_space(folder: Path, needed: int) -> None:
     """Refuse when the disk cannot hold the working files."""
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise SceneError(
-            f"{needed / 2**30:.1f} GiB are needed in {folder} while working, and {free / 2**30:.1f} GiB are "
-            "free: choose an output on a larger disk."
+            f"{_size(needed)} are needed in {folder} while working, and {_size(free)} are free: {_size(needed - free)} "
+            "are missing. Make room, or choose a target on a larger disk."
         )
 
 
@@ -147,6 +163,16 @@ def write_rows(path: Path, top: int, values: Array) -> None:
         raise SceneError(f"Rows cannot be written to {path}: {_reason(error)}. Is the disk full?") from error
 
 
+def read_rows(path: Path, top: int, bottom: int) -> Array:
+    """Give rows [top, bottom) of a working raster as (C, rows, W)."""
+    try:
+        with rasterio.open(path) as dataset:
+            rows: Array = dataset.read(window=Window(0, top, dataset.width, bottom - top))
+    except (RasterioError, CPLE_BaseError, OSError) as error:
+        raise SceneError(f"Rows cannot be read from {path}: {_reason(error)}. Is the disk sound?") from error
+    return rows
+
+
 def write_mask_rows(path: Path, top: int, mask: NDArray[np.uint8]) -> None:
     """Write rows (rows, W) of a working raster's own mask band, in a file beside it; begin at row 0."""
     if top == 0:
@@ -163,7 +189,7 @@ def finish(path: Path, made: Path, profile: Profile, bands: Sequence[Band]) -> N
     driver, options = FORMATS[_suffix(made)]
     source = _with_nodata_of_each_band(path, bands) if len({band.nodata for band in bands}) > 1 else path
     if driver == "COG":
-        resampling = Resampling.nearest if any(band.colormap for band in bands) else Resampling.average
+        resampling = Resampling.nearest if any(band.colormap or band.counted for band in bands) else Resampling.average
         options = {**options, "overviews": "FORCE_USE_EXISTING" if _add_overviews(path, resampling) else "NONE"}
     rasterio.shutil.copy(source, made, driver=driver, num_threads="ALL_CPUS", **options)
     if driver == "COG":

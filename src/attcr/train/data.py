@@ -44,7 +44,8 @@ class Source:
     weight: float = 1.0
     """How often it is drawn from, relative to the others."""
     hold_out: tuple[str, ...] = ()
-    """For images of your own (`pairs`, `simulated`): files whose names begin so are kept for validation."""
+    """For images of your own (`pairs`, `simulated`): files whose names begin so are kept for validation; without it the
+    last tenth of them by name."""
     slots: tuple[str, ...] = ()
     """For images of your own: their bands by common name, in order, where they are not red, green and blue."""
     gsd: float | None = None
@@ -65,8 +66,6 @@ class Source:
         data = SIMULATED if self.simulated else find_set(self.dataset)
         if data.parts:
             return data.told(slots=self.slots, gsd=self.gsd, hold_out=self.hold_out)
-        if not self.hold_out:
-            raise ConfigError(f"source {self.dataset} at {self.root}: hold_out must name files for validation")
         removes = {"thin": ("thin",), "thick": ("thick", "shadow"), "both": CLOUDS}[self.clouds]
         return data.told(slots=self.slots, gsd=self.gsd, removes=removes, hold_out=self.hold_out)
 
@@ -79,7 +78,7 @@ class Source:
         entry: dict[str, object] = {"dataset": self.dataset, "weight": self.weight}
         if self.data.listed:
             return {**entry, "train_split_sha256": load_split(self.dataset, "train").sha256}
-        return {**entry, "hold_out": list(self.hold_out)}
+        return {**entry, "hold_out": list(self.hold_out) or "the last tenth by name"}
 
 
 def common_spec(sources: Sequence[Source]) -> InputSpec:

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from attcr.data import Sample
 from attcr.errors import AttcrError, ConfigError
-from attcr.networks import build_network, make_config
+from attcr.networks import build_network, make_config, name_of
 from attcr.networks.attcr import Block
 from attcr.protocols import PROTOCOLS
 from attcr.train.data import PairData
@@ -61,16 +61,18 @@ class RestorationTask(pl.LightningModule):
             min_lr: where the cosine ends.
             milestones: shares of the steps at which `multistep` halves the rate.
             warmup_steps: steps over which the rate first rises, in a line from 0.
-            start_from: weights to begin from instead of random ones.
+            start_from: weights to begin from instead of random ones, by name or path; the settings are theirs where
+                `config` is not given.
             checkpoint_blocks: recompute each block in the backward instead of keeping its activations.
 
         """
         super().__init__()
         self.save_hyperparameters()
-        settings = make_config(network, config or {})
+        started = None if start_from is None else load_model(start_from)
+        own = started is not None and config is None and network == name_of(started.config)
+        settings = started.config if started is not None and own else make_config(network, config or {})
         self.network = build_network(settings)
-        if start_from is not None:
-            started = load_model(start_from)
+        if started is not None:
             if started.config != settings:
                 raise ConfigError(f"start_from={start_from} is of {started.config}; the run's config is {settings}")
             self.network.load_state_dict(started.state_dict())

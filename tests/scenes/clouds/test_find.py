@@ -9,7 +9,7 @@ from scipy.ndimage import maximum_filter
 
 from attcr.errors import SceneError
 from attcr.scenes.clouds import find
-from attcr.scenes.clouds.find import find_clouds, sensor_of
+from attcr.scenes.clouds.find import choose_mask, find_clouds, sensor_of
 from attcr.scenes.clouds.masks import CLEAR, THICK, THIN
 from attcr.scenes.clouds.rim import Rim
 from attcr.scenes.open import open_scene
@@ -31,7 +31,7 @@ NONE = Rim(0, 0)
 def classes_of(scene: Scene, mask: str, folder: Path, sensor: Sensor) -> np.ndarray:
     clouds = find_clouds(scene, mask, folder, sensor=sensor, rim=NONE)
     assert clouds is not None
-    return clouds.rows(0, scene.height)[0]
+    return clouds.rows(0, scene.height).classes
 
 
 def named(path: Path, values: np.ndarray, names: tuple[str, ...]) -> Path:
@@ -41,28 +41,28 @@ def named(path: Path, values: np.ndarray, names: tuple[str, ...]) -> Path:
 @pytest.mark.parametrize(
     ("sensor", "dtype", "steps"),
     [
-        (RGB8, "uint8", (101, 103, 165, 166)),
-        (REFLECTANCE, "float32", (0.1423, 0.1424, 0.2312, 0.2313)),
-        (SENTINEL2_L2A, "uint16", (1423, 1424, 2312, 2313)),
-        (SENTINEL2_L2A_N0400, "uint16", (2423, 2424, 3312, 3313)),
+        (RGB8, "uint8", (89, 90, 242, 243)),
+        (REFLECTANCE, "float32", (0.1245, 0.1246, 0.3499, 0.3501)),
+        (SENTINEL2_L2A, "uint16", (1245, 1246, 3499, 3501)),
+        (SENTINEL2_L2A_N0400, "uint16", (2245, 2246, 4499, 4501)),
     ],
     ids=lambda value: value.name if isinstance(value, Sensor) else "",
 )
 def test_brightness_sees_pictures_as_they_are_and_reflectance_as_a_picture_of_it(
     tmp_path: Path, sensor: Sensor, dtype: str, steps: tuple[float, ...]
 ) -> None:
-    values = np.broadcast_to(np.array(steps, dtype), (3, 1, 4)).copy()
+    values = np.broadcast_to(np.array(steps, dtype), (3, 1, 4)).repeat(5, axis=2)
     with open_scene(named(tmp_path / "in.tif", values, ("red", "green", "blue"))) as scene:
-        assert classes_of(scene, "auto", tmp_path, sensor).tolist() == [[CLEAR, THIN, THIN, THICK]]
+        assert classes_of(scene, "auto", tmp_path, sensor)[0, ::5].tolist() == [CLEAR, THIN, THIN, THICK]
 
 
 def test_brightness_looks_at_red_green_and_blue_wherever_they_are(tmp_path: Path) -> None:
-    values = np.zeros((4, 1, 2), np.uint16)
-    values[1:, 0, 1] = 3000
-    values[0, 0, 0] = 9000  # near infrared is not looked at
+    values = np.zeros((4, 1, 10), np.uint16)
+    values[1:, 0, 5:] = 3000
+    values[0, 0, :5] = 9000  # near infrared is not looked at
     path = named(tmp_path / "in.tif", values, ("B08", "B02", "B04", "B03"))
     with open_scene(path) as scene:
-        assert classes_of(scene, "auto", tmp_path, SENTINEL2_L2A).tolist() == [[CLEAR, THICK]]
+        assert classes_of(scene, "auto", tmp_path, SENTINEL2_L2A)[0, ::5].tolist() == [CLEAR, THIN]
         with pytest.raises(SceneError, match="red, green and blue"):
             find_clouds(scene.select([0, 1]), "auto", _empty(tmp_path), sensor=SENTINEL2_L2A, rim=NONE)
 
@@ -165,7 +165,7 @@ def test_s2cloudless_gets_its_ten_bands_as_reflectance(tmp_path: Path, monkeypat
     [
         ("scl", [[4, 9], [3, 0]], [[CLEAR, THICK], [THIN, CLEAR]]),
         ("qa_pixel", [[21824, 22280], [23888, 1]], [[CLEAR, THICK], [THIN, CLEAR]]),
-        ("", [[0, 9], [3, 0]], [[CLEAR, THICK], [THICK, CLEAR]]),
+        ("", [[0, 9], [3, 0]], [[CLEAR, THIN], [THIN, CLEAR]]),
     ],
 )
 def test_a_mask_is_read_as_what_it_is(tmp_path: Path, kind: str, values: list[list[int]], wanted: Any) -> None:
@@ -186,8 +186,8 @@ def test_a_tall_mask_keeps_its_rows(tmp_path: Path) -> None:
     with open_scene(make(tmp_path / "in.tif", np.ones((1, 1300, 3), np.uint8), **UTM)) as scene:
         clouds = find_clouds(scene, str(mask), tmp_path, sensor=RGB8, rim=NONE, on_rows=told.append)
     assert clouds is not None
-    assert np.array_equal(clouds.rows(0, 1300)[0], values[0] * THICK)
-    assert np.array_equal(clouds.rows(500, 520)[0], values[0, 500:520] * THICK)
+    assert np.array_equal(clouds.rows(0, 1300).classes, values[0] * THICK)
+    assert np.array_equal(clouds.rows(500, 520).classes, values[0, 500:520] * THICK)
     assert told == [512, 1024, 1300]
 
 
@@ -210,7 +210,7 @@ def test_clouds_once_found_are_kept_and_half_found_ones_are_not(tmp_path: Path) 
 @pytest.mark.parametrize("mask", ["auto=x", "nowhere.tif", "scl", "qa_pixel"])
 def test_a_mask_that_is_not_there_is_refused(tmp_path: Path, mask: str) -> None:
     path = make(tmp_path / "in.tif", np.ones((3, 2, 2), np.uint8), **UTM)
-    with open_scene(path) as scene, pytest.raises(SceneError, match="--mask"):
+    with open_scene(path) as scene, pytest.raises(SceneError, match="`mask"):
         find_clouds(scene, mask, tmp_path, sensor=RGB8, rim=NONE)
 
 
@@ -223,3 +223,69 @@ def test_the_sensor_is_the_one_named_else_the_one_recognised(tmp_path: Path) -> 
     unnamed = make(tmp_path / "in.tif", np.ones((1, 2, 2), np.uint16), **UTM)
     with open_scene(unnamed) as scene, pytest.raises(SceneError, match="nothing says of which product"):
         sensor_of(scene, None)
+
+
+S2CLOUDLESS = find.s2cloudless.BANDS
+
+
+@pytest.mark.parametrize(
+    ("sensor", "names", "installed", "wanted"),
+    [
+        (SENTINEL2_L1C, S2CLOUDLESS, {"s2cloudless", "ukis_csmask"}, "s2cloudless"),
+        (SENTINEL2_L1C, ("B02", "B03", "B04", "B08"), {"s2cloudless", "ukis_csmask"}, "csmask"),
+        (SENTINEL2_L2A, ("B02", "B03", "B04", "B08"), {"s2cloudless", "ukis_csmask"}, "csmask"),
+        (SENTINEL2_L2A, ("B02", "B03", "B04", "B08"), {"s2cloudless"}, "auto"),
+        (SENTINEL2_L2A, ("B02", "B03", "B04"), {"s2cloudless", "ukis_csmask"}, "auto"),
+        (RGB8, ("red", "green", "blue", "nir"), {"s2cloudless", "ukis_csmask"}, "auto"),
+        (RGB8, ("", "", ""), set(), "auto"),
+    ],
+)
+def test_a_detector_is_chosen_where_it_fits_and_is_installed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sensor: Sensor,
+    names: tuple[str, ...],
+    installed: set[str],
+    wanted: str,
+) -> None:
+    monkeypatch.setattr(find, "find_spec", lambda name: name in installed)
+    path = named(tmp_path / "in.tif", np.ones((len(names), 2, 2), np.uint16), names)
+    with open_scene(path) as scene:
+        assert choose_mask(scene, sensor) == wanted
+
+
+def test_what_the_product_brings_is_chosen_first(tmp_path: Path) -> None:
+    with open_scene(named(tmp_path / "in.tif", np.ones((4, 2, 2), np.uint16), ("B02", "B03", "B04", "B08"))) as scene:
+        scene.companions["qa_pixel"] = "qa.tif"
+        assert choose_mask(scene, SENTINEL2_L2A) == "qa_pixel"
+        scene.companions["scl"] = "scl.tif"
+        assert choose_mask(scene, SENTINEL2_L2A) == "scl"
+
+
+def test_without_a_mask_or_a_detector_a_scene_is_refused_unless_its_colours_are_told(tmp_path: Path) -> None:
+    with open_scene(named(tmp_path / "in.tif", np.ones((4, 2, 2), np.uint8), ("a", "b", "c", "d"))) as scene:
+        with pytest.raises(SceneError, match=r"`mask` \(0 is clear\), or restore every pixel with `mask=none`"):
+            choose_mask(scene, RGB8)
+        assert choose_mask(scene, RGB8, [2, 1, 0]) == "auto"
+
+
+def test_cloud_that_is_opaque_in_the_image_is_thick_whatever_the_mask_says(tmp_path: Path) -> None:
+    values = np.full((3, 600, 4), 2000, np.uint16)
+    values[:, 590, 1:] = 4000
+    scl = np.full((1, 600, 4), 4, np.uint8)
+    scl[0, 590, :3] = (10, 10, 3)
+    mask = make(tmp_path / "scl.tif", scl, **UTM)
+    with open_scene(named(tmp_path / "in.tif", values, ("B02", "B03", "B04"))) as scene:
+        found = classes_of(scene, f"scl={mask}", tmp_path, SENTINEL2_L2A)
+        assert found[590].tolist() == [THIN, THICK, THICK, CLEAR]
+        without = find_clouds(scene.select([0]), str(mask), _empty(tmp_path), sensor=SENTINEL2_L2A, rim=NONE)
+        assert without is not None
+        assert (without.rows(0, 600).classes == THICK).all()
+
+
+def test_where_neither_mask_nor_image_tells_cloud_is_what_the_caller_says(tmp_path: Path) -> None:
+    mask = make(tmp_path / "mask.tif", np.ones((1, 2, 2), np.uint8), **UTM)
+    with open_scene(make(tmp_path / "in.tif", np.ones((1, 2, 2), np.uint8), **UTM)) as scene:
+        found = find_clouds(scene, str(mask), tmp_path, sensor=RGB8, rim=NONE, untold=THIN)
+    assert found is not None
+    assert (found.rows(0, 2).classes == THIN).all()

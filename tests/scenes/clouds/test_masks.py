@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attcr.scenes.clouds import masks
-from attcr.scenes.clouds.masks import CLEAR, THICK, THIN
+from attcr.scenes.clouds.masks import CLEAR, CLOUD, THICK, THIN
 
 
 def test_scl_classes_are_those_of_the_product_specification() -> None:
@@ -45,4 +45,4 @@ def test_qa_pixel_values_of_the_landsat_guide_are_read(qa: int, wanted: int) -> 
 
 def test_any_value_but_zero_of_a_users_mask_is_cloud() -> None:
     values = np.array([0, 1, 255, -1, np.nan], np.float32)
-    assert masks.classes_of_raster(values).tolist() == [CLEAR, THICK, THICK, THICK, CLEAR]
+    assert masks.classes_of_raster(values).tolist() == [CLEAR, CLOUD, CLOUD, CLOUD, CLEAR]

@@ -24,9 +24,9 @@ def test_weights_are_the_same_however_the_rows_are_asked_for(
 ) -> None:
     classes = (np.random.default_rng(seed).random((height, width)) < 0.01).astype(np.uint8)
     clouds = CloudMap(lambda top, bottom: classes[top:bottom], height, Rim(dilate, feather))
-    _, whole = clouds.rows(0, height)
+    whole = clouds.rows(0, height).weights
     cut = data.draw(st.integers(0, height))
-    parts = [clouds.rows(top, bottom)[1] for top, bottom in ((0, cut), (cut, height)) if bottom > top]
+    parts = [clouds.rows(top, bottom).weights for top, bottom in ((0, cut), (cut, height)) if bottom > top]
     assert np.array_equal(np.concatenate(parts), whole)
     assert (whole[classes > 0] == 1).all()
     tiles = grid(height, width, tile=16, overlap=4)
@@ -67,3 +67,43 @@ def test_a_tile_is_run_when_a_cloud_is_within_reach_of_it(row: int, col: int, re
     clouds = CloudMap(lambda top, bottom: classes[top:bottom], 40, Rim(2, 2))
     one = Grid(40, 40, 4, 4, 0, (12,), (16,))  # rows 12 to 16, columns 16 to 20
     assert clouds.cloudy_tiles(one, 12) == ([Tile(12, 16, 4, 4)] if reached else [])
+
+
+def test_what_is_near_thick_cloud_counts_to_it_up_to_dilate_and_no_farther() -> None:
+    line = np.zeros((1, 9), np.uint8)
+    line[0, 4] = THICK
+    line[0, 0] = THIN
+    clouds = CloudMap(lambda top, bottom: line[top:bottom], 1, Rim(2, 3))
+    assert clouds.rows(0, 1).thick.tolist() == [[False, False, True, True, True, True, True, False, False]]
+    assert clouds.rows(0, 1).weights.tolist() == [[1, 1, 1, 1, 1, 1, 1, 0.75, 0.5]]
+
+
+def test_thick_cloud_that_is_left_has_no_weight_no_ramp_and_no_tile() -> None:
+    line = np.zeros((1, 24), np.uint8)
+    line[0, 0], line[0, 5:] = THIN, THICK
+    clouds = CloudMap(lambda top, bottom: line[top:bottom], 1, Rim(1, 4), leaves_thick=True)
+    found = clouds.rows(0, 1)
+    assert found.classes.tolist() == line.tolist()
+    assert np.allclose(found.weights, [[1, 1, 0.8, 0.6] + [0] * 20])
+    assert found.thick.tolist() == [[False] * 4 + [True] * 20]
+    tiles = grid(1, 24, tile=8, overlap=0)
+    assert clouds.cloudy_tiles(tiles, 0) == [Tile(0, 0, 1, 8)]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 60), st.integers(0, 9), st.integers(0, 9), st.integers(0, 99), st.data())
+def test_what_is_left_is_the_same_however_the_rows_are_asked_for(
+    height: int, dilate: int, feather: int, seed: int, data: st.DataObject
+) -> None:
+    drawn = np.random.default_rng(seed).random((height, 30))
+    classes = np.where(drawn < 0.01, THICK, np.where(drawn < 0.03, THIN, 0)).astype(np.uint8)
+    clouds = CloudMap(lambda top, bottom: classes[top:bottom], height, Rim(dilate, feather), leaves_thick=True)
+    whole = clouds.rows(0, height)
+    cut = data.draw(st.integers(0, height))
+    parts = [clouds.rows(top, bottom) for top, bottom in ((0, cut), (cut, height)) if bottom > top]
+    assert np.array_equal(np.concatenate([part.thick for part in parts]), whole.thick)
+    assert np.array_equal(np.concatenate([part.weights for part in parts]), whole.weights)
+    assert not whole.weights[whole.thick].any()
+    tiles = grid(height, 30, tile=16, overlap=4)
+    run = [tile for row in tiles.rows for tile in clouds.cloudy_tiles(tiles, row)]
+    assert all(tile in run for tile in tiles if whole.weights[tile.rows, tile.cols].any())

@@ -5,18 +5,31 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.scenes.clouds.masks import CLEAR, THICK, THIN, Classes
+from attcr.errors import MissingExtraError
+from attcr.scenes.clouds.masks import CLEAR, CLOUD, Classes
+
+DARKEST = 0.35
+"""The darkest of red, green and blue, as a part of a picture's white, from which a pixel can be cloud: haze brightens
+all three, and most ground is dark in one."""
+BLUE_TO_RED = 0.88
+"""Blue over red from which it can be: cloud is about as bright in both, and bright soil and sand are redder."""
+SMALLEST = 5
+"""Pixels across what is cloud at least: roofs and roads are narrower."""
 
 
 def classes_of_brightness(picture: NDArray[np.float32]) -> Classes:
-    """Guess the clouds of an RGB picture (3, H, W) in 0..1: what is bright and has little colour.
+    """Guess the clouds of an RGB picture (3, H, W) in 0..1: what is bright in all colours, not reddish, and not small.
 
-    Thick cloud, haze and cirrus over dark ground are found. Snow, sand, roofs and surf are taken for cloud,
-    and thin haze over bright ground is missed: where a product brings its own mask, use that one.
+    Thick cloud, haze and cirrus over dark ground are found. Snow, salt, white roofs of halls and surf are taken for
+    cloud, and thin haze is missed: where a product brings its own mask, use that one.
     """
-    brightness = picture.mean(axis=0)
-    colour = picture.max(axis=0) - picture.min(axis=0)
-    white = colour < 0.15 + 0.1 * brightness
-    thick = white & (brightness > 0.65)
-    thin = white & (brightness > 0.4)
-    return np.where(thick, THICK, np.where(thin, THIN, CLEAR)).astype(np.uint8)
+    try:
+        from scipy.ndimage import binary_opening
+    except ImportError as error:
+        raise MissingExtraError("scipy", "scenes") from error
+    red, _, blue = picture
+    bright = (picture.min(axis=0) > DARKEST) & (blue > BLUE_TO_RED * red)
+    edge = SMALLEST // 2
+    beyond = np.pad(bright, edge, mode="edge")  # a cloud goes on beyond the picture
+    opened = binary_opening(beyond, np.ones((SMALLEST, SMALLEST)))[edge:-edge, edge:-edge]
+    return np.where(opened, CLOUD, CLEAR).astype(np.uint8)

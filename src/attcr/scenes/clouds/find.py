@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +18,17 @@ from attcr.products import find_bands, recognise
 from attcr.scenes import write
 from attcr.scenes.clouds import s2cloudless, ukis_csmask
 from attcr.scenes.clouds.brightness import classes_of_brightness
-from attcr.scenes.clouds.masks import CLEAR, Classes, classes_of_qa_pixel, classes_of_raster, classes_of_scl
+from attcr.scenes.clouds.masks import (
+    CLEAR,
+    CLOUD,
+    THICK,
+    THIN,
+    Classes,
+    classes_of_qa_pixel,
+    classes_of_raster,
+    classes_of_scl,
+)
+from attcr.scenes.clouds.opaque import is_opaque, settle
 from attcr.scenes.clouds.rim import CloudMap, Rim
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import AlignedRaster, Band, Scene
@@ -27,9 +38,32 @@ Array = NDArray[Any]
 
 BLOCK = 1024
 """Pixels along a block that a detector sees at once."""
+CLOUDS = "clouds.tif"
+"""The cloud map in a working folder, which a resumed run takes as it is."""
 MARGIN = 64
 """Pixels beyond the block that it may look at, so that its answer does not depend on where blocks end."""
 _READERS: dict[str, Callable[[Array], Classes]] = {"scl": classes_of_scl, "qa_pixel": classes_of_qa_pixel}
+
+
+def choose_mask(scene: Scene, sensor: Sensor, rgb: Sequence[int] | None = None) -> str:
+    """Give the best mask for a scene: the product's own, else an installed detector that fits, else `auto`.
+
+    `rgb` says where red, green and blue are, if the bands' names do not.
+    """
+    for name in _READERS:
+        if name in scene.companions:
+            return name
+    names = [band.name for band in scene.bands]
+    if _s2cloudless_bands(sensor, names) and find_spec("s2cloudless"):
+        return "s2cloudless"
+    if _csmask_bands(sensor, names) and find_spec("ukis_csmask"):
+        return "csmask"
+    if _rgb_bands(sensor, names, rgb):
+        return "auto"
+    raise SceneError(
+        f"{scene.source} brings no cloud mask, and there is no detector here for its bands: give a raster with "
+        "`mask` (0 is clear), or restore every pixel with `mask=none`."
+    )
 
 
 def find_clouds(
@@ -40,23 +74,27 @@ def find_clouds(
     sensor: Sensor,
     rim: Rim,
     rgb: Sequence[int] | None = None,
+    untold: int = THICK,
     on_rows: Callable[[int], None] | None = None,
 ) -> CloudMap | None:
     """Give the scene's cloud map, kept as clouds.tif in the working folder; None stands for no mask.
 
     `mask` is none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], or a raster. The scene comes with all
     its bands, for a detector may look at others than the network; `rgb` says where red, green and blue are among them,
-    if their names do not. A clouds.tif that is there already is taken as
-    it is; `on_rows` hears how many rows are done of a new one.
+    if their names do not. Cloud that is opaque in these becomes thick, whatever the mask says; where a mask does not
+    tell thin from thick, the rest is thin, or of the class `untold` where the scene has not these bands. A clouds.tif
+    that is there already is taken as it is; `on_rows` hears how many rows are done of a new one.
     """
     if mask == "none":
         return None
-    path = folder / "clouds.tif"
+    path = folder / CLOUDS
     if not path.exists():
         unfinished = folder / "clouds.unfinished.tif"
         plain = replace(scene.profile, dtype="uint8", tags={}, gcps=([], None), rpcs=None, has_mask=False)
         write.create(unfinished, plain, [Band("clouds", "", 1)])
-        for top, classes in _detect(scene, mask, sensor, rgb):
+        colours = _rgb_bands(sensor, [band.name for band in scene.bands], rgb)
+        for top, found in _detect(scene, mask, sensor, rgb):
+            classes = _settled(found, top, scene.select(colours) if colours else None, sensor, untold)
             write.write_rows(unfinished, top, classes[None])
             if on_rows:
                 on_rows(top + classes.shape[0])
@@ -67,6 +105,13 @@ def find_clouds(
             return made.read(top, bottom)[0]  # type: ignore[no-any-return]
 
     return CloudMap(read, scene.height, rim)
+
+
+def _settled(classes: Classes, top: int, colours: Scene | None, sensor: Sensor, untold: int) -> Classes:
+    """Settle the classes of rows from `top` on; the image is read only where there is something to settle."""
+    if colours is None or not ((classes == THIN) | (classes == CLOUD)).any():
+        return settle(classes, None, untold=untold)
+    return settle(classes, is_opaque(colours.read(top, top + classes.shape[0]), sensor))
 
 
 def mask_file(scene: Scene, mask: str) -> str | None:
@@ -89,7 +134,7 @@ def _detect(scene: Scene, mask: str, sensor: Sensor, rgb: Sequence[int] | None) 
     if name in _READERS:
         if not href:
             raise SceneError(
-                f"{scene.source} brings no {name.upper()} file: give it with --mask {name}=FILE, or "
+                f"{scene.source} brings no {name.upper()} file: give it with `mask={name}=FILE`, or "
                 "choose another mask."
             )
         read = _READERS[name]
@@ -97,7 +142,7 @@ def _detect(scene: Scene, mask: str, sensor: Sensor, rgb: Sequence[int] | None) 
         href, read = mask, classes_of_raster
         if is_local(href) and not os.path.exists(href):  # noqa: PTH110  # it may be too long for a name
             raise SceneError(
-                f"There is no mask {href!r}: --mask is none, auto, csmask, s2cloudless, scl, qa_pixel, or a raster."
+                f"There is no mask {href!r}: `mask` is none, auto, csmask, s2cloudless, scl, qa_pixel, or a raster."
             )
     raster = AlignedRaster(href, scene.profile, scene.vrt)
     try:
@@ -125,10 +170,10 @@ def _run_detector(detect: Callable[[Array], Classes], scene: Scene, sensor: Sens
 
 def _brightness(scene: Scene, sensor: Sensor, rgb: Sequence[int] | None) -> tuple[Callable[[Array], Classes], Scene]:
     """Give the detector of bright pixels without colour, and the scene with red, green and blue."""
-    at = rgb or find_bands(sensor, [band.name for band in scene.bands], RGB)
+    at = _rgb_bands(sensor, [band.name for band in scene.bands], rgb)
     if at is None:
         raise SceneError(
-            f"--mask auto looks at red, green and blue, which {scene.source} has not: choose another mask."
+            f"`mask=auto` looks at red, green and blue, which {scene.source} has not: choose another mask."
         )
     picture = sensor.into(PICTURE_RANGE if sensor.picture else RGB_RANGE).unnamed()
     return lambda values: classes_of_brightness(picture.to_model(values)), scene.select(at)
@@ -138,26 +183,40 @@ def _detector(scene: Scene, name: str, sensor: Sensor) -> tuple[Callable[[Array]
     """Give a detector and the scene with the bands it looks at."""
     names = [band.name for band in scene.bands]
     if name == "s2cloudless":
-        at = find_bands(sensor, names, s2cloudless.BANDS)
-        if at is None or not sensor.name.startswith("s2-l1c"):
+        at = _s2cloudless_bands(sensor, names)
+        if at is None:
             raise SceneError(
-                f"--mask s2cloudless takes Sentinel-2 L1C with bands {' '.join(s2cloudless.BANDS)}, and "
-                f"{scene.source} is {sensor.name}: use --mask csmask or scl."
+                f"`mask=s2cloudless` takes Sentinel-2 L1C with bands {' '.join(s2cloudless.BANDS)}, and "
+                f"{scene.source} is {sensor.name}: use `mask=csmask` or `mask=scl`."
             )
         return lambda values: s2cloudless.classify(sensor.to_reflectance(values)), scene.select(at)
-    for count, nir in ((6, "nir"), (6, "nir08"), (4, "nir"), (4, "nir08")):
-        called = ukis_csmask.BANDS[:count]
-        at = find_bands(sensor, names, [nir if band == "nir" else band for band in called])
-        if at is not None:
-            break
-    if at is None or sensor.name in ("rgb8", "picture"):
+    at = _csmask_bands(sensor, names)
+    if at is None:
         raise SceneError(
-            "--mask csmask takes reflectance with at least blue, green, red and near infrared, and "
-            f"{scene.source} has not all four: use --mask auto or a raster."
+            "`mask=csmask` takes reflectance with at least blue, green, red and near infrared, and "
+            f"{scene.source} has not all four: use `mask=auto` or a raster."
         )
     level: Literal["l1c", "l2a"] = "l1c" if "l1" in sensor.name else "l2a"
-    seen = scene.select(at)
+    seen, called = scene.select(at), ukis_csmask.BANDS[: len(at)]
     return lambda values: ukis_csmask.classify(sensor.to_reflectance(values), called, level), seen
+
+
+def _rgb_bands(sensor: Sensor, names: Sequence[str], rgb: Sequence[int] | None) -> Sequence[int] | None:
+    return rgb or find_bands(sensor, names, RGB)
+
+
+def _s2cloudless_bands(sensor: Sensor, names: Sequence[str]) -> list[int] | None:
+    return find_bands(sensor, names, s2cloudless.BANDS) if sensor.name.startswith("s2-l1c") else None
+
+
+def _csmask_bands(sensor: Sensor, names: Sequence[str]) -> list[int] | None:
+    if sensor.name in ("rgb8", "picture"):
+        return None
+    for count, nir in ((6, "nir"), (6, "nir08"), (4, "nir"), (4, "nir08")):
+        at = find_bands(sensor, names, [nir if band == "nir" else band for band in ukis_csmask.BANDS[:count]])
+        if at is not None:
+            return at
+    return None
 
 
 def sensor_of(scene: Scene, named: str | Sensor | None) -> Sensor:
@@ -168,7 +227,7 @@ def sensor_of(scene: Scene, named: str | Sensor | None) -> Sensor:
     if sensor is None:
         raise SceneError(
             f"{scene.source} holds {scene.dtype} values and nothing says of which product: name it with "
-            f"--sensor, one of {', '.join(SENSORS)} (n0400 for Sentinel-2 of processing baseline 04.00 "
+            f"`sensor`, one of {', '.join(SENSORS)} (n0400 for Sentinel-2 of processing baseline 04.00 "
             "and later)."
         )
     return sensor

@@ -12,6 +12,8 @@ Classes = NDArray[np.uint8]
 
 CLEAR, THIN, THICK = 0, 1, 2
 """The classes of a cloud map; shadow counts as thin, for something of the ground shows through it."""
+CLOUD = 3
+"""Cloud of a mask that does not tell thin from thick; the image does (`find_clouds`)."""
 
 
 def classes_of_scl(scl: Array) -> Classes:
@@ -32,5 +34,5 @@ def classes_of_qa_pixel(qa: Array) -> Classes:
 
 
 def classes_of_raster(values: Array) -> Classes:
-    """Read a mask that anyone made: whatever is not 0 is thick cloud."""
-    return np.where(np.nan_to_num(values) != 0, THICK, CLEAR).astype(np.uint8)
+    """Read a mask that anyone made: whatever is not 0 is cloud."""
+    return np.where(np.nan_to_num(values) != 0, CLOUD, CLEAR).astype(np.uint8)

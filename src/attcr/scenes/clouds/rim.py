@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attcr.errors import MissingExtraError
-from attcr.scenes.clouds.masks import CLEAR, Classes
+from attcr.scenes.clouds.masks import CLEAR, THICK, THIN, Classes
 from attcr.scenes.tiles import Grid, Tile
 
 
@@ -32,14 +33,35 @@ class Rim:
         cloudy = classes > CLEAR
         if not cloudy.any():
             return np.zeros(classes.shape, np.float32)
-        try:
-            from scipy.ndimage import distance_transform_edt
-        except ImportError as error:
-            raise MissingExtraError("scipy", "scenes") from error
-        distance: NDArray[np.float64] = distance_transform_edt(~cloudy)
+        distance = _distance(cloudy)
         weights = np.clip((self.reach + 1 - distance) / (self.feather + 1), 0, 1)
         weights[distance > self.reach] = 0  # diagonals: farther than the reach is outside
         return weights.astype(np.float32)
+
+    def thick(self, classes: Classes) -> NDArray[np.bool_]:
+        """Say what is thick cloud or up to `dilate` pixels from it."""
+        thick: NDArray[np.bool_] = classes == THICK
+        return _distance(thick) <= self.dilate if thick.any() else thick
+
+
+def _distance(cloudy: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Give each pixel's distance to the nearest cloud."""
+    try:
+        from scipy.ndimage import distance_transform_edt
+    except ImportError as error:
+        raise MissingExtraError("scipy", "scenes") from error
+    distance: NDArray[np.float64] = distance_transform_edt(~cloudy)
+    return distance
+
+
+class CloudRows(NamedTuple):
+    """Rows of a cloud map, each (rows, W)."""
+
+    classes: Classes
+    weights: NDArray[np.float32]
+    """How much of the restored goes into each pixel."""
+    thick: NDArray[np.bool_]
+    """Thick cloud and what is nearer to it than the rim's `dilate`."""
 
 
 @dataclass(frozen=True)
@@ -51,21 +73,30 @@ class CloudMap:
     height: int
     """Rows of the scene."""
     rim: Rim
+    leaves_thick: bool = False
+    """Whether thick cloud and what is near it is not restored; there is no ramp into it, and no tile is run for it."""
 
-    def rows(self, top: int, bottom: int) -> tuple[Classes, NDArray[np.float32]]:
-        """Give the classes and weights of rows [top, bottom), the same however the rows are asked for."""
+    def rows(self, top: int, bottom: int) -> CloudRows:
+        """Give rows [top, bottom), the same however they are asked for."""
         reach = self.rim.reach
         first, last = max(top - reach, 0), min(bottom + reach, self.height)
         classes = self.read(first, last)
-        weights = self.rim.weights(classes)
+        thick = self.rim.thick(classes)
+        weights = self.rim.weights(self._restored(classes))
+        if self.leaves_thick:
+            weights[thick] = 0
         inner = slice(top - first, bottom - first)
-        return classes[inner], weights[inner]
+        return CloudRows(classes[inner], weights[inner], thick[inner])
+
+    def _restored(self, classes: Classes) -> Classes:
+        """Give the classes with only the cloud that is restored."""
+        return np.where(classes == THIN, THIN, CLEAR).astype(np.uint8) if self.leaves_thick else classes
 
     def cloudy_tiles(self, grid: Grid, row: int) -> list[Tile]:
         """Give those of the tiles that begin at this row in which a pixel can be changed."""
         reach = self.rim.reach
         last = min(row + grid.tile_height + reach, self.height)
-        columns = self.read(max(row - reach, 0), last).max(axis=0) > CLEAR
+        columns = self._restored(self.read(max(row - reach, 0), last)).max(axis=0) > CLEAR
         return [
             tile
             for tile in grid.row_of_tiles(row)

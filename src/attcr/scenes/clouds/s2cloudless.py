@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.errors import MissingExtraError
-from attcr.scenes.clouds.masks import CLEAR, THICK, THIN, Classes
+from attcr.scenes.clouds.masks import CLEAR, CLOUD, Classes
 
 BANDS = ("B01", "B02", "B04", "B05", "B08", "B8A", "B09", "B10", "B11", "B12")
 """The bands it needs, in its order."""
-LIKELY, CERTAIN = 0.4, 0.8
-"""Probabilities from which a pixel is thin and thick cloud; 0.4 is the package's own threshold."""
+LIKELY = 0.4
+"""Probability from which a pixel is cloud, the package's own threshold; it tells nothing of how thick."""
 
 
 def classify(reflectance: NDArray[np.float32]) -> Classes:
@@ -24,4 +24,4 @@ def classify(reflectance: NDArray[np.float32]) -> Classes:
     pixels = np.nan_to_num(reflectance).transpose(1, 2, 0)[None]
     probability = detector.get_cloud_probability_maps(np.ascontiguousarray(pixels))
     likely = detector.get_mask_from_prob(probability)[0] > 0
-    return np.where(probability[0] > CERTAIN, THICK, np.where(likely, THIN, CLEAR)).astype(np.uint8)
+    return np.where(likely, CLOUD, CLEAR).astype(np.uint8)

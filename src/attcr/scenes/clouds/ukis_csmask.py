@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.errors import MissingExtraError
-from attcr.scenes.clouds.masks import CLEAR, THICK, THIN, Classes
+from attcr.scenes.clouds.masks import CLEAR, CLOUD, THIN, Classes
 
 BANDS = ("blue", "green", "red", "nir", "swir16", "swir22")
 """The bands it does best with; the first four are enough."""
@@ -29,5 +29,5 @@ def classify(reflectance: NDArray[np.float32], bands: tuple[str, ...], level: Li
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = CSmask(image, list(bands), product_level=level).csm
-    classes: Classes = np.array([CLEAR, THICK, THIN], np.uint8)[found[:height, :width, 0]]
+    classes: Classes = np.array([CLEAR, CLOUD, THIN], np.uint8)[found[:height, :width, 0]]
     return classes

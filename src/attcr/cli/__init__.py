@@ -1,0 +1,77 @@
+"""The `attcr` command. Thin: each command calls one function of the package and prints what it gave."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from attcr import __version__
+from attcr.cli.arguments import Naming, NamingGroup
+from attcr.cli.bench import bench
+from attcr.cli.data import audit, evaluate
+from attcr.cli.export import export
+from attcr.cli.fleet import fleet
+from attcr.cli.networks import convert, gates, info, weights
+from attcr.cli.scenes import demo, restore
+from attcr.cli.threads import spare_the_cores
+from attcr.cli.training import ablate, train
+from attcr.cli.voice import exit_code, one_line
+from attcr.errors import AttcrError, MissingExtraError
+
+app = typer.Typer(
+    name="attcr",
+    help="Remove clouds from satellite images with ATT-CR.",
+    no_args_is_help=True,
+    cls=NamingGroup,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"attcr {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Remove clouds from satellite images with ATT-CR."""
+
+
+_PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+for command in (demo, restore, weights, evaluate, audit, gates, info, convert, export, bench):
+    app.command(cls=Naming)(command)
+app.command(cls=Naming, context_settings=_PASSED_ON, add_help_option=False)(train)
+app.command(cls=Naming, context_settings=_PASSED_ON, add_help_option=False)(ablate)
+app.add_typer(fleet, name="fleet")
+
+EXTRAS = {
+    "PIL": "data", "rasterio": "scenes", "rio_cogeo": "scenes", "pystac": "scenes", "scipy": "scenes",
+    "torchmetrics": "eval", "skimage": "eval", "matplotlib": "eval", "lightning": "train", "jsonargparse": "train",
+    "tensorboard": "train", "huggingface_hub": "hub", "fsspec": "hub", "obstore": "fleet", "pyarrow": "fleet",
+    "pystac_client": "fleet", "stac_geoparquet": "fleet", "ray": "ray", "onnxruntime": "onnx", "onnx": "onnx",
+    "openvino": "openvino",
+}  # fmt: skip
+"""Libraries that may not be installed, and what to install for each."""
+
+
+def main() -> None:
+    """Run the command line; an AttcrError becomes one line on stderr and exit code 2, or 4 where all is cloud."""
+    spare_the_cores()
+    fleet_asked = sys.argv[1:2] == ["fleet"]
+    try:
+        app()
+    except AttcrError as error:
+        typer.echo(f"attcr: {one_line(error, fleet=fleet_asked)}", err=True)
+        sys.exit(exit_code(error))
+    except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
+        if library not in EXTRAS:
+            raise
+        typer.echo(f"attcr: {MissingExtraError(library, EXTRAS[library])}", err=True)
+        sys.exit(2)

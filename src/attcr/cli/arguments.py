@@ -1,0 +1,214 @@
+"""Options that several commands share, and how values are read from them."""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from attcr.errors import ConfigError
+
+
+def complete(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Give what completes the beginning of a word for the shell."""
+
+    def complete_word(incomplete: str) -> list[str]:
+        return [name for name in names() if name.startswith(incomplete)]
+
+    return complete_word
+
+
+def _weights() -> Iterable[str]:
+    from attcr.weights import published
+
+    return published()
+
+
+def _sensors() -> Iterable[str]:
+    from attcr.sensors import SENSORS
+
+    return SENSORS
+
+
+_MASKS = ("none", "auto", "csmask", "s2cloudless", "scl", "qa_pixel")
+_WEIGHTS = "A published name (see attcr weights), a path, hf://OWNER/NAME or URL."
+
+Paths = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SCENE... TARGET",
+        help="A raster, band files, a SAFE-like folder or a STAC item (local, http or s3), then the file to write; or "
+        "several pictures, then a folder.",
+    ),
+]
+Weights = Annotated[str, typer.Option(metavar="WEIGHTS", help=_WEIGHTS, autocompletion=complete(_weights))]
+WeightsThatFit = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WEIGHTS",
+        help=f"{_WEIGHTS} none: clouds are only filled from references.",
+        show_default="those that fit",
+        autocompletion=complete(_weights),
+    ),
+]
+Mask = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MASK",
+        help="Where clouds are: scl[=FILE], qa_pixel[=FILE], s2cloudless, csmask, auto, a raster (0 is clear), or "
+        "none: every pixel is restored.",
+        show_default="the product's own, else an installed detector that fits, else auto",
+        autocompletion=complete(lambda: _MASKS),
+    ),
+]
+Unseen = Annotated[
+    str,
+    typer.Option(
+        metavar="HOW",
+        help="What becomes of cloud that the weights do not remove: keep it, fill it by the network (low confidence), "
+        "or nodata.",
+        autocompletion=complete(lambda: ("keep", "fill", "nodata")),
+    ),
+]
+References = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reference",
+        metavar="SCENE",
+        help="Another date of the same place, anything that a scene may be: what is under cloud is filled from it; may "
+        "be given again.",
+    ),
+]
+ReferenceMask = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MASK",
+        help="Where the clouds of the references are, as for --mask; none: they are clear.",
+        show_default="chosen for each",
+    ),
+]
+Sensor = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PRODUCT",
+        help="The product, where the metadata does not tell: {sensors}.",
+        autocompletion=complete(_sensors),
+    ),
+]
+Bands = Annotated[
+    str | None,
+    typer.Option(metavar="BANDS", help="Bands for the network, by name or number from 1, as B04,B03,B02."),
+]
+Radar = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Radar raster (VV, VH in dB) for weights that take it.")
+]
+Nodata = Annotated[
+    float | None, typer.Option(metavar="VALUE", help="The value that means no data, where the file does not say.")
+]
+Dilate = Annotated[int, typer.Option(metavar="PIXELS", min=0, help="Pixels around a cloud that are restored too.")]
+Feather = Annotated[int, typer.Option(metavar="PIXELS", min=0, help="Pixels over which restored fades into original.")]
+Confidence = Annotated[
+    bool, typer.Option("--confidence", help="Write how much eight flips and turns differ (8 times the work).")
+]
+Backend = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="What computes: torch, onnxruntime or openvino; auto: as the weights' file says.",
+        autocompletion=complete(lambda: ("auto", "torch", "onnxruntime", "openvino")),
+    ),
+]
+Manifest = Annotated[
+    str, typer.Argument(help="Scenes: Parquet, STAC (.json, .ndjson), a list (.txt), or a quoted glob.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="An option of `attcr restore`, as mask=scl or tile=512; may be given again.",
+    ),
+]
+Device = Annotated[str, typer.Option(metavar="DEVICE", help="Where networks run: cpu, cuda, cuda:1, mps.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warnings and errors.")]
+Verbose = Annotated[
+    int,
+    typer.Option(
+        "--verbose",
+        "-v",
+        count=True,
+        show_default=False,
+        help="Say what is done, and all of an error; -vv what libraries say, too.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+ProgressAs = Annotated[
+    str,
+    typer.Option(
+        "--progress",
+        metavar="HOW",
+        help="auto, json (events on stderr, a line of JSON each) or none.",
+        autocompletion=complete(lambda: ("auto", "json", "none")),
+    ),
+]
+
+
+class Naming(TyperCommand):
+    """A command whose help names the data sets, networks and products; they are looked up when help is asked for."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help with the names in the place of {datasets}, {networks} and {sensors}."""
+        for param in self.params:
+            for place, names in _NAMES.items():
+                if place in (getattr(param, "help", None) or ""):
+                    param.help = param.help.replace(place, ", ".join(names()))  # type: ignore[attr-defined]
+        _hide_types(self.get_params(ctx))
+        super().format_help(ctx, formatter)
+
+
+class NamingGroup(TyperGroup):
+    """A group of commands whose help shows no types of Python either."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        _hide_types(self.get_params(ctx))
+        super().format_help(ctx, formatter)
+
+
+def _datasets() -> Iterable[str]:
+    from attcr.data import DATASETS
+
+    return DATASETS
+
+
+def _networks() -> Iterable[str]:
+    from attcr.networks import NETWORKS
+
+    return NETWORKS
+
+
+_NAMES = {"{datasets}": _datasets, "{networks}": _networks, "{sensors}": _sensors}
+
+
+def _hide_types(params: Iterable[Any]) -> None:
+    """Show no types where they say nothing: Typer would write <bool> and <list[str]>."""
+    for param in params:
+        if param.param_type_name == "argument":
+            param.display_type_rich = lambda ctx: None  # its name says what it is
+        elif getattr(param, "is_flag", False) or getattr(param, "count", False):
+            param.metavar = ""
+
+
+def read_settings(given: list[str]) -> dict[str, Any]:
+    """Read NAME=VALUE options; a value is JSON where it can be, else text."""
+    settings: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--set takes NAME=VALUE, such as mask=scl, got {text!r}")
+        try:
+            settings[name] = json.loads(value)
+        except ValueError:
+            settings[name] = value
+    return settings

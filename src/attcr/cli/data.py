@@ -1,0 +1,207 @@
+"""Commands about data sets: audit, evaluate."""
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attcr.cli.arguments import AsJson, Backend, Device, ProgressAs, Quiet, Verbose
+from attcr.cli.voice import Voice, speaking
+from attcr.errors import ConfigError
+
+if TYPE_CHECKING:
+    from attcr.data.audit import Audit
+
+_Root = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the data set, in its published layout.")]
+
+
+def audit(
+    data: Annotated[
+        str, typer.Option(metavar="NAME", help="{datasets}; pairs is ROOT/cloudy and ROOT/clear of your own.")
+    ],
+    root: _Root,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Folder for audit.json and the contact sheets.")
+    ] = None,
+    lists: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--list", metavar="PART=FILE", help="A file, one name a line, instead of the shipped split; repeat it."
+        ),
+    ] = None,
+    within: Annotated[bool, typer.Option("--within", help="Seek copies inside each part too.")] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+    as_json: AsJson = False,
+    progress: ProgressAs = "auto",
+) -> None:
+    """Find duplicates, leaks between splits, wrong pairs and bad files; exit with 1 if there are problems."""
+    with speaking(Voice("audit", quiet, verbose, as_json, progress)) as voice:
+        from attcr.data.audit import audit as audit_data
+        from attcr.data.sheet import write_contact_sheets
+
+        with voice.showing() as show:
+            report = audit_data(
+                data,
+                root,
+                lists=_read_lists(lists) if lists else None,
+                within=within,
+                progress=lambda done, total: show("audit", done, total),
+            )
+        lines = list(_told_by_audit(report))
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+            (out / "audit.json").write_text(json.dumps(report.to_json(), indent=1) + "\n")
+            sheets = write_contact_sheets(report, out)
+            lines.append(f"\nwrote {out / 'audit.json'} and {len(sheets)} contact sheets")
+        voice.result({**report.to_json(), "problems": report.problems}, lines)
+        if report.problems:
+            raise typer.Exit(1)
+
+
+def _told_by_audit(report: "Audit") -> Iterator[str]:
+    from attcr.data.audit import KINDS, PROBLEMS
+
+    yield f"{report.dataset} at {report.root}: {report.pairs} pairs"
+    for part, about in report.parts.items():
+        yield f"  {part:5} {about['listed']:6} listed, {about['pairs']:6} pairs, sha256 {about['sha256']}"
+    yield f"\n{'found':>7}  kind"
+    for kind, meaning in KINDS.items():
+        yield f"{len(report.of(kind)):7}  {kind:12} {'' if kind in PROBLEMS else '(note) '}{meaning}"
+    for finding in report.of("substring"):
+        yield f"\nsubstring: {finding.note}"
+    for kind in ("exact", "near", "alike"):
+        for part, other in (("test", "train"), ("val", "train"), ("test", "val")):
+            names = report.names(kind, part, other)
+            if names:
+                yield f"\n{kind}: {len(names)} {part} images have one in {other}: {' '.join(names)}"
+    for finding in [finding for finding in report.findings if finding.kind in PROBLEMS][:20]:
+        who = ", ".join(f"{image.part} {image.name} {image.side}".strip() for image in finding.images[:4])
+        yield f"\n{finding.kind}: {who}: {finding.note}"
+
+
+def _read_lists(given: list[str]) -> dict[str, list[str]]:
+    """Read PART=FILE options; names lose their ending, as those of shipped lists have none."""
+    lists = {}
+    for text in given:
+        part, equals, file = text.partition("=")
+        if not equals or part not in ("train", "val", "test") or not Path(file).is_file():
+            raise ConfigError(f"--list takes PART=FILE with PART train, val or test and a file of names, got {text}")
+        lines = Path(file).read_text().split()
+        lists[part] = [line.removesuffix(Path(line).suffix) for line in lines]
+    return lists
+
+
+def evaluate(
+    data: Annotated[
+        str, typer.Option(metavar="NAME", help="{datasets}; pairs is ROOT/cloudy and ROOT/clear of your own.")
+    ],
+    root: _Root,
+    out: Annotated[
+        Path,
+        typer.Option(metavar="FOLDER", help="The report folder; part of the same evaluation is gone on with."),
+    ],
+    weights: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WEIGHTS", help="Weights to evaluate, by name, path or URL; may be given again."),
+    ] = None,
+    predictions: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FOLDER", help="Restored images, named as the data's; may be given again."),
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Evaluate nothing but a baseline: copy or mean-colour.")
+    ] = None,
+    split: Annotated[str, typer.Option(metavar="PART", help="train, val or test.")] = "test",
+    slots: Annotated[
+        str | None,
+        typer.Option(metavar="BANDS", help="Of pairs that are not in colours: their bands, as swir16,nir08,red."),
+    ] = None,
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A protocol, may be given again; by default that of the data."),
+    ] = None,
+    pair: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DATES", help="Of gap-fill: TARGET,REFERENCE, two dates of ROOT; may be given again."),
+    ] = None,
+    device: Device = "cpu",
+    backend: Backend = "auto",
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+    as_json: AsJson = False,
+    progress: ProgressAs = "auto",
+) -> None:
+    """Score weights, or stored predictions, under named protocols and write a report folder.
+
+    The first method is reported on in full; others given, and the trivial baselines, stand beside it. --protocol
+    gap-fill with --data dates scores the ways to fill gaps from other dates instead: ROOT has a .tif for each date.
+    """
+    if_stopped = "The images that were scored are kept: run the same command to go on."
+    with speaking(Voice("evaluate", quiet, verbose, as_json, progress, if_stopped)) as voice:
+        if protocol == ["gap-fill"]:
+            return _evaluate_gaps(voice, data, root, out, pair or [])
+        if bool(weights or predictions) == (baseline is not None):
+            raise ConfigError(
+                "give what to evaluate: --weights or --predictions, or else --baseline copy or mean-colour."
+            )
+        bands = tuple(name.strip() for name in slots.split(",")) if slots else ()
+        computes = {"device": device, "backend": backend}
+        methods = {"weights": weights or [], "predictions": predictions or [], "baseline": baseline, "on": computes}
+        report = _evaluate(voice, (data, root, split, bands), methods, protocol, out)
+        lines = [line for name, result in report["protocols"].items() for line in _scores(name, result)]
+        voice.result({"folder": out, **report}, [*lines, str(out / "report.md")])
+
+
+def _evaluate(
+    voice: Voice,
+    what: tuple[str, Path, str, tuple[str, ...]],
+    given: dict[str, Any],
+    protocol: list[str] | None,
+    out: Path,
+) -> dict[str, Any]:
+    from attcr import evaluate as evaluation
+
+    data, root, split, slots = what
+    baselines = {"copy": evaluation.COPY, "mean-colour": evaluation.MEAN_COLOUR}
+    if given["baseline"] and given["baseline"] not in baselines:
+        raise ConfigError(f"--baseline is {given['baseline']}; expected copy or mean-colour.")
+    benchmark = evaluation.open_benchmark(data, root, split, slots=slots)
+    methods = [evaluation.method_from_weights(path, **given["on"]) for path in given["weights"]]
+    methods += [evaluation.method_from_predictions(path, benchmark) for path in given["predictions"]]
+    if given["baseline"]:
+        methods = [baselines[given["baseline"]]]
+    with voice.showing() as show:
+        return evaluation.evaluate(
+            benchmark,
+            methods,
+            protocol or [benchmark.data.protocol],
+            out,
+            progress=lambda done, total: show("evaluate", done, total),
+        )
+
+
+def _evaluate_gaps(voice: Voice, data: str, root: Path, out: Path, given: list[str]) -> None:
+    from attcr.gaps import OURS, evaluate_gaps
+
+    if data != "dates":
+        raise ConfigError(f"--protocol gap-fill takes --data dates, a folder with a .tif for each date, not {data}.")
+    pairs = [(target.strip(), reference.strip()) for target, _, reference in (text.partition(",") for text in given)]
+    with voice.showing() as show:
+        report = evaluate_gaps(root, out, pairs=pairs, progress=lambda done, total: show("gaps", done, total))
+    mae = report["mae"]
+    line = f"gap-fill: MAE {OURS} {mae[OURS]:.4f}, one line a band {mae['line']:.4f}, copied {mae['copied']:.4f}"
+    voice.result({"folder": out, **report}, [line, str(out / "report.md")])
+
+
+def _scores(protocol: str, result: dict[str, Any]) -> Iterator[str]:
+    methods = result["methods"]
+    for kind in result.get("classes", ()):
+        means = {method: classes[kind]["mae"]["mean"] for method, classes in methods.items()}
+        yield f"{protocol}: MAE {kind} " + ", ".join(f"{method} {mean:.4f}" for method, mean in means.items())
+    if "classes" not in result:
+        means = {method: entries["psnr"]["mean"] for method, entries in methods.items()}
+        yield f"{protocol}: PSNR " + ", ".join(f"{method} {mean or math.inf:.2f} dB" for method, mean in means.items())

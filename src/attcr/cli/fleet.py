@@ -1,0 +1,228 @@
+"""Commands about many scenes: fleet plan, run, status, retry."""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attcr.cli.arguments import Manifest, Naming, NamingGroup, Settings, Weights, read_settings
+from attcr.cli.voice import duration, quiet_rasterio
+from attcr.errors import ConfigError
+
+if TYPE_CHECKING:
+    from attcr.fleet.ledger import Outcome
+    from attcr.fleet.run import Tally
+
+
+fleet = typer.Typer(
+    help="Restore any number of scenes, here or on Ray; started again after any kind of end, it goes on.",
+    no_args_is_help=True,
+    cls=NamingGroup,
+)
+
+
+QUARANTINED = 3
+
+
+@fleet.command("plan", cls=Naming)
+def fleet_plan(
+    source: Annotated[str, typer.Argument(help="A STAC API (with --collection), a folder, or a bucket's prefix.")],
+    manifest: Annotated[Path, typer.Argument(help="The Parquet file to write.")],
+    collection: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Of a STAC API; may be given again.")
+    ] = None,
+    bbox: Annotated[str | None, typer.Option(metavar="BOX", help="west,south,east,north in degrees.")] = None,
+    datetime: Annotated[str | None, typer.Option(metavar="DATES", help="2024-06-01/2024-06-30.")] = None,
+    weights: Annotated[
+        str | None, typer.Option(metavar="WEIGHTS", help="Measure the rate of these weights here.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="Megapixels a second of one worker, instead of measuring.")
+    ] = None,
+    price: Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="Of one worker for an hour, in your currency.")
+    ] = None,
+    settings: Settings = None,
+) -> None:
+    """Turn a STAC search or a prefix into a manifest; print megapixels, machine-hours and cost."""
+    from attcr.fleet.plan import list_prefix, measure_rate, search, write_plan
+    from attcr.fleet.settings import with_settings
+    from attcr.restore import RestoreOptions
+
+    try:
+        box = [float(number) for number in bbox.split(",")] if bbox else None
+    except ValueError:
+        raise ConfigError(f"--bbox takes west,south,east,north, got {bbox!r}") from None
+    works = search(source, collection, box, datetime) if collection else list_prefix(source)
+    plan = write_plan(works, manifest)
+    typer.echo(f"{manifest}: {plan.scenes:,} scenes, {plan.megapixels:,.1f} megapixels")
+    if plan.estimated:
+        typer.echo(f"  of {plan.estimated:,} scenes the size is the mean of a few that were opened")
+    if plan.refused:
+        typer.echo(f"  {plan.refused:,} rows cannot be run; a run says why of each")
+    if rate is None and weights is not None:
+        rate = measure_rate(weights, with_settings(RestoreOptions(), read_settings(settings or [])))
+    if rate is None:
+        typer.echo("give --weights or --rate for machine-hours and cost")
+        return
+    hours = plan.worker_hours(rate)
+    typer.echo(f"{hours:,.2f} machine-hours of one worker at {rate:.4g} megapixels a second, without a mask")
+    typer.echo(f"cost {hours * price:,.2f}" if price is not None else "give --price for the cost")
+
+
+def _fleet_reporter() -> "Callable[[Outcome, Tally], None]":
+    """Give what tells of quarantined scenes at once, and every ten seconds how far a run is."""
+    from attcr.addresses import hide_secrets
+    from attcr.fleet.manifest import as_utf8
+
+    last = time.monotonic()
+
+    def show(outcome: "Outcome", tally: "Tally") -> None:
+        nonlocal last
+        if outcome.status == "quarantined":
+            name = as_utf8(hide_secrets(outcome.id)[:200])
+            typer.echo(f"quarantined {name}: {outcome.error}: {outcome.message}", err=True)
+        if time.monotonic() - last > 10:
+            last = time.monotonic()
+            typer.echo(f"{_told(tally)} ...", err=True)
+
+    return show
+
+
+_Engine = Annotated[str, typer.Option(metavar="ENGINE", help="local: this process. ray: actors, here or on a cluster.")]
+_Threads = Annotated[int | None, typer.Option(metavar="NUMBER", min=1, help="Threads of each network; 1 on Ray.")]
+_Gpus = Annotated[
+    float, typer.Option(metavar="NUMBER", min=0, help="GPUs of each worker (ray); give --set device=cuda too.")
+]
+_Address = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="Of a Ray cluster; else RAY_ADDRESS, else one is started.")
+]
+_SplitOver = Annotated[
+    float | None,
+    typer.Option(metavar="MEGAPIXELS", help="Split scenes of more megapixels into blocks of rows for several workers."),
+]
+_Deadline = Annotated[
+    float | None, typer.Option(metavar="SECONDS", help="Seconds a scene may take, else it is quarantined.")
+]
+_Workers = Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Processes with a network each (ray).")]
+_Readers = Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Reads ahead of the workers (ray).")]
+_Shard = Annotated[str, typer.Option(metavar="I/N", help="Part i of n, from 0, for a job array: 3/100.")]
+_Attempts = Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Tries before a scene is quarantined.")]
+
+
+@fleet.command("run", cls=Naming)
+def fleet_run(
+    manifest: Manifest,
+    out: Annotated[str, typer.Argument(help="Folder or bucket prefix (s3://, gs://, az://) for the results.")],
+    weights: Weights,
+    settings: Settings = None,
+    engine: _Engine = "local",
+    workers: _Workers = 1,
+    threads: _Threads = None,
+    gpus: _Gpus = 0,
+    readers: _Readers = 2,
+    address: _Address = None,
+    shard: _Shard = "0/1",
+    attempts: _Attempts = 3,
+    split_over: _SplitOver = None,
+    deadline: _Deadline = None,
+) -> None:
+    """Restore every scene of a manifest that is not restored yet.
+
+    Exit code 0: every scene has its result. 3: the others have, and some are quarantined; see `attcr fleet status`.
+    2: the run could not go on.
+    """
+    from attcr.fleet.run import FleetOptions, run_fleet
+    from attcr.fleet.settings import with_settings
+    from attcr.fleet.stop import end_on_signals
+    from attcr.restore.options import RestoreOptions
+
+    end_on_signals()  # a machine that is taken away says so first
+    quiet_rasterio()
+    try:
+        tally = run_fleet(
+            manifest,
+            out,
+            weights,
+            options=with_settings(RestoreOptions(), read_settings(settings or [])),
+            fleet=FleetOptions(
+                engine=engine,  # type: ignore[arg-type]  # checked by FleetOptions
+                workers=workers,
+                threads=threads,
+                gpus=gpus,
+                readers=readers,
+                address=address,
+                attempts=attempts,
+                shard=_shard(shard),
+                split_over=split_over,
+                deadline=deadline,
+            ),
+            on_outcome=_fleet_reporter(),
+        )
+    except KeyboardInterrupt:
+        typer.echo("attcr: stopped. Run the same command to go on.", err=True)
+        sys.exit(130)
+    typer.echo(_told(tally))
+    typer.echo(f"{duration(tally.startup_seconds)} to start, {duration(tally.seconds)} of work")
+    if not tally.complete:
+        sys.exit(QUARANTINED)
+
+
+@fleet.command("status", cls=Naming)
+def fleet_status(
+    out: Annotated[str, typer.Argument(help="The output of a run.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show how far a run is: progress, rate, failures by class, time left."""
+    from dataclasses import asdict
+
+    from attcr.fleet.run import read_status
+
+    told = read_status(out)
+    if as_json:
+        typer.echo(json.dumps(asdict(told), indent=2))
+        return
+    summary = told.summary
+    quarantined = sum(summary.quarantined.values())
+    typer.echo(f"{summary.done} of {told.rows} scenes done, {quarantined} quarantined, {told.left} left")
+    typer.echo(f"{summary.megapixels:,.1f} megapixels in {summary.worker_seconds / 3600:,.2f} worker-hours")
+    if told.left:
+        when = "unknown: nothing was done of late" if told.seconds_left is None else duration(told.seconds_left)
+        typer.echo(f"{summary.scenes_per_second:.2f} scenes a second of late, time left {when}")
+    for kind, count in summary.quarantined.items():
+        typer.echo(f"  {count:8}  {kind}")
+    if quarantined:
+        typer.echo(f"try them again: attcr fleet retry {out} --class {next(iter(summary.quarantined))}")
+
+
+@fleet.command("retry", cls=Naming)
+def fleet_retry(
+    out: Annotated[str, typer.Argument(help="The output of a run.")],
+    classes: Annotated[
+        list[str], typer.Option("--class", metavar="CLASS", help="A class of error, or all; may be given again.")
+    ],
+) -> None:
+    """Let the next run try quarantined scenes of chosen classes again."""
+    from attcr.fleet.run import requeue
+
+    typer.echo(f"{requeue(out, classes)} scenes will be tried again by the next run")
+
+
+def _told(tally: "Tally") -> str:
+    done = tally.done + tally.found + tally.skipped
+    rate = f", {tally.megapixels:,.1f} megapixels" if tally.megapixels else ""
+    return (
+        f"{done} of {tally.rows} scenes done ({tally.done} now, {tally.skipped + tally.found} before)"
+        f", {tally.quarantined} quarantined{rate}"
+    )
+
+
+def _shard(text: str) -> tuple[int, int]:
+    index, _, count = text.partition("/")
+    if not (index.isdecimal() and count.isdecimal()):
+        raise ConfigError(f"--shard takes i/n, such as 3/100, got {text!r}")
+    return int(index), int(count)

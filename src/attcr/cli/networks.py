@@ -1,0 +1,150 @@
+"""Commands about networks and weights: info, convert, weights, gates."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from attcr.cli.arguments import Sensor, Weights, read_settings
+from attcr.cli.voice import as_flags, quiet_rasterio
+from attcr.errors import ConfigError
+
+
+def info(
+    preset: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Of ATT-CR: rice1, rice2 (the default), tcloud, sen12mscr, small or tiny."),
+    ] = None,
+    network: Annotated[str, typer.Option(metavar="NAME", help="{networks}.")] = "attcr",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting of the network, as dim=16; may be given again."),
+    ] = None,
+    size: Annotated[int, typer.Option(metavar="PIXELS", min=8, help="Height and width of the image in pixels.")] = 256,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print what a network costs: parameters, multiply-adds, stages, memory."""
+    from dataclasses import asdict
+
+    from attcr.complexity import measure
+    from attcr.networks import NETWORKS, make_config
+    from attcr.networks.attcr import ATTCRConfig
+
+    chosen: dict[str, Any] = {}
+    if network in NETWORKS and issubclass(NETWORKS[network].config, ATTCRConfig):
+        preset = preset or "rice2"
+        chosen = asdict(ATTCRConfig.preset(preset))
+    elif preset is not None:
+        raise ConfigError(f"--preset {preset} is of ATT-CR and has no effect on {network}: leave it out")
+    cost = measure(make_config(network, {**chosen, **read_settings(settings or [])}), size, size)
+    name = " ".join([*([] if network == "attcr" else [network]), *([preset] if preset else []), *(settings or [])])
+    if as_json:
+        about = {"network": network, "preset": preset, "settings": settings or [], "size": size}
+        typer.echo(json.dumps({**about, **cost.to_dict()}, indent=2))
+        return
+    typer.echo(f"{name} at {size} x {size}")
+    typer.echo(f"  parameters      {cost.parameters:,}")
+    if cost.multiply_adds_paper == cost.multiply_adds:
+        typer.echo(f"  multiply-adds   {cost.multiply_adds / 1e9:.2f} G")
+    else:
+        counted = f"{cost.multiply_adds_paper / 1e9:.2f} G as the paper counts (no triangular product)"
+        typer.echo(f"  multiply-adds   {counted}\n                  {cost.multiply_adds / 1e9:.2f} G in truth")
+    for number, (channels, height, width) in enumerate(cost.stages, 1):
+        typer.echo(f"  stage {number}         {channels} x {height} x {width}")
+    typer.echo(f"  activations     {cost.inference_bytes / 2**20:,.0f} MiB at most at once, to restore (float32)")
+    typer.echo(f"                  {cost.training_bytes / 2**20:,.0f} MiB kept for one image, to train (float32)")
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(help="The authors' checkpoint, .pth or .safetensors.")],
+    target: Annotated[Path, typer.Argument(help="The .safetensors file to write.")],
+    data: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="What it was trained on, which says what it takes and gives: {datasets}."),
+    ],
+    network: Annotated[str, typer.Option(metavar="NAME", help="Whose checkpoint it is: attcr or spagan.")] = "attcr",
+    heads: Annotated[
+        str | None,
+        typer.Option(metavar="NUMBERS", help="Heads of the five stages, as 2,2,8,2,2: shapes do not tell them."),
+    ] = None,
+) -> None:
+    """Turn a checkpoint of the authors' code, or of SpA-GAN's, into weights that attcr loads."""
+    from attcr.data import find_set
+    from attcr.files import sha256
+    from attcr.official import convert_official
+
+    try:
+        numbers = tuple(int(number) for number in heads.split(",")) if heads else None
+    except ValueError:
+        raise ConfigError(f"--heads {heads!r} is not a list of numbers such as 2,2,8,2,2") from None
+    model = convert_official(source, target, spec=find_set(data).spec, network=network, heads=numbers)
+    typer.echo(f"{target}: {sum(p.numel() for p in model.parameters()):,} parameters, sha256 {sha256(target)}")
+
+
+def weights(
+    name: Annotated[str | None, typer.Argument(help="One of them, told in full.")] = None,
+    scene: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--for",
+            metavar="SCENE",
+            help="A scene: which weights fit it, and why the others do not; again for band files.",
+        ),
+    ] = None,
+    sensor: Sensor = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the weights that came with the package: what for, size, scores; with a NAME all that is known of it."""
+    from dataclasses import asdict
+
+    from attcr.weights import published
+
+    if scene:
+        _which_weights(scene, sensor, as_json)
+        return
+
+    table = published()
+    if name is not None and name not in table:
+        raise ConfigError(f"no published weights {name!r}; there are {', '.join(table)}")
+    chosen = [table[name]] if name else list(table.values())
+    if as_json:
+        typer.echo(json.dumps([asdict(entry) for entry in chosen], indent=2))
+        return
+    for entry in chosen:
+        typer.echo(f"{entry.name}  {entry.bytes / 2**20:.1f} MiB  {entry.purpose}")
+        for score in entry.scores:
+            typer.echo(f"    {score.benchmark}, {score.protocol}: {score}")
+        if name:
+            for field in ("sensor", "data", "training", "licence", "sha256", "commit"):
+                typer.echo(f"    {field}: {getattr(entry, field)}")
+            for limit in entry.limits:
+                typer.echo(f"    not for: {limit}")
+
+
+def _which_weights(scene: list[str], sensor: str | None, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from attcr.restore import which_weights
+
+    quiet_rasterio()
+    fits = which_weights(scene, sensor=sensor)
+    if as_json:
+        typer.echo(json.dumps([asdict(fit) for fit in fits], indent=2))
+        return
+    for fit in fits:
+        reason = as_flags(fit.reason[0].upper() + fit.reason[1:])
+        typer.echo(f"{fit.weights}: {'fits' if fit.fits else 'does not fit'}. {reason}")
+
+
+def gates(
+    images: Annotated[list[Path], typer.Argument(help="Cloudy RGB images.")],
+    weights: Weights,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder for figures and gates.json.")],
+) -> None:
+    """Draw what the gates of a network do to images: channels, before and after, distributions."""
+    from attcr.gates import draw_gates, trace_files
+    from attcr.weights import load_model
+
+    for path in draw_gates(trace_files(load_model(weights), images), out):
+        typer.echo(path)

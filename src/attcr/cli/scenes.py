@@ -1,0 +1,215 @@
+"""Commands about scenes: restore, demo."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attcr.addresses import redact
+from attcr.cli.arguments import (
+    AsJson,
+    Backend,
+    Bands,
+    Confidence,
+    Device,
+    Dilate,
+    Feather,
+    Mask,
+    Nodata,
+    Paths,
+    ProgressAs,
+    Quiet,
+    Radar,
+    ReferenceMask,
+    References,
+    Sensor,
+    Unseen,
+    Verbose,
+    WeightsThatFit,
+)
+from attcr.cli.voice import Voice, duration, of_restore, one_line, speaking
+from attcr.errors import AttcrError, ConfigError
+
+if TYPE_CHECKING:
+    from attcr.restore import RestoreOptions, RestoreResult, ScenePlan
+
+_Told = tuple[dict[str, Any], list[str]]
+"""What a scene gave: for programs, and as lines for people."""
+SOME_FAILED = 3
+
+
+def demo(
+    folder: Annotated[Path, typer.Argument(help="Where to make the folder attcr-demo.")] = Path(),
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+    as_json: AsJson = False,
+    progress: ProgressAs = "auto",
+) -> None:
+    """Remove simulated cloud from a small drawn scene: no data, no network, under two minutes."""
+    with speaking(Voice("demo", quiet, verbose, as_json, progress)) as voice:
+        from attcr.demo import run_demo
+
+        with voice.showing() as show:
+            shown = run_demo(folder, progress=of_restore(show))
+        voice.result(
+            asdict(shown),
+            [
+                f"mean error under the cloud: {shown.error_before:.3f} before, {shown.error_after:.3f} after",
+                f"look at {shown.picture}",
+                "Now with an image of yours:",
+                *(f"  {command}" for command in shown.commands),
+            ],
+        )
+
+
+def restore(
+    paths: Paths,
+    weights: WeightsThatFit = None,
+    mask: Mask = None,
+    unseen: Unseen = "keep",
+    sensor: Sensor = None,
+    bands: Bands = None,
+    sar: Radar = None,
+    nodata: Nodata = None,
+    dilate: Dilate = 8,
+    feather: Feather = 8,
+    confidence: Confidence = False,
+    reference: References = None,
+    reference_mask: ReferenceMask = None,
+    tile: Annotated[int, typer.Option(metavar="PIXELS", help="Pixels along a tile.")] = 256,
+    overlap: Annotated[int, typer.Option(metavar="PIXELS", help="Pixels that neighbouring tiles share.")] = 32,
+    batch: Annotated[int, typer.Option(metavar="TILES", help="Tiles through the network at once.")] = 1,
+    device: Device = "cpu",
+    dtype: Annotated[str, typer.Option(metavar="TYPE", help="float32, bfloat16 or float16.")] = "float32",
+    backend: Backend = "auto",
+    vrt: Annotated[bool, typer.Option("--vrt", help="Take VRTs that read files and addresses elsewhere.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep the rows that an interrupted run left.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace what exists of the target and the files beside it.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+    as_json: AsJson = False,
+    progress: ProgressAs = "auto",
+) -> None:
+    """Remove the clouds of a scene: same grid, same type, clear pixels untouched, and a layer that says what is new.
+
+    Exit code 0: the scene is restored. 3: of several, some are not. 4: all of it is under cloud that the weights do
+    not remove, and nothing was written. 2: anything else went wrong.
+    """
+    if_stopped = "Finished rows are kept: run the same command with --resume."
+    with speaking(Voice("restore", quiet, verbose, as_json, progress, if_stopped)) as voice:
+        from attcr.restore import RestoreOptions
+
+        numbers: dict[str, Any] = {"tile": tile, "overlap": overlap, "batch": batch, "nodata": nodata}
+        kinds: dict[str, Any] = {"device": device, "dtype": dtype, "backend": backend, "sensor": sensor}
+        places: dict[str, Any] = {"bands": bands, "mask": mask, "dilate": dilate, "feather": feather, "sar": sar}
+        dates: dict[str, Any] = {"references": tuple(reference or ()), "reference_mask": reference_mask}
+        rules: dict[str, Any] = {"unseen": unseen, "confidence": confidence, "vrt": "any" if vrt else "beside"}
+        options = RestoreOptions(**numbers, **kinds, **places, **dates, **rules)
+        again = {"overwrite": overwrite, "resume": resume}
+        work = _plan if dry_run else partial(_restore, again=again)
+        _each(voice, _scenes(paths), lambda scene, target: work(voice, scene, target, weights, options))
+
+
+def _each(voice: Voice, scenes: list[tuple[list[str], str]], work: "Callable[[list[str], str], _Told]") -> None:
+    """Work on one scene after another; of several, one that fails stops no other, and the exit code says so."""
+    if len(scenes) == 1:
+        voice.result(*work(*scenes[0]))
+        return
+    done: list[dict[str, Any]] = []
+    failed: dict[str, str] = {}
+    for scene, target in scenes:
+        try:
+            told, lines = work(scene, target)
+        except AttcrError as error:
+            failed[redact(scene[0])] = one_line(error)
+            voice.warn(f"{redact(scene[0])}: {one_line(error)}")
+            continue
+        done.append(told)
+        for line in lines:
+            voice.say(line)
+    voice.result(
+        {"scenes": done, "failed": failed},
+        [f"{len(done)} of {len(scenes)} scenes restored" + (f", {len(failed)} failed" if failed else "")],
+    )
+    if failed:
+        raise typer.Exit(SOME_FAILED)
+
+
+def _scenes(paths: list[str]) -> list[tuple[list[str], str]]:
+    """Give each scene and its target; a folder as target takes a scene's own name, or those of several pictures."""
+    if len(paths) < 2:
+        raise ConfigError("attcr restore takes a scene and the file to write: attcr restore IN.tif OUT.tif")
+    from attcr.restore import targets_in
+
+    *scene, target = paths
+    if not (Path(target).is_dir() or target.endswith(("/", "\\"))):
+        return [(scene, target)]
+    return [(list(source), str(path)) for source, path in targets_in(Path(target), scene)]
+
+
+def _chosen(voice: Voice, scene: list[str], weights: str | None, options: "RestoreOptions") -> str:
+    if weights is not None:
+        return weights
+    from attcr.restore import choose_weights
+
+    chosen = choose_weights(scene, options)
+    voice.note(f"weights: {chosen}")
+    return chosen
+
+
+def _plan(voice: Voice, scene: list[str], target: str, weights: str | None, options: "RestoreOptions") -> _Told:
+    from attcr.restore import plan_scene
+
+    chosen = _chosen(voice, scene, weights, options)
+    plan = plan_scene(scene, target, chosen, options=options)
+    return {"target": target, "weights": chosen, **asdict(plan)}, list(_told_by_plan(plan, target, options))
+
+
+def _told_by_plan(plan: "ScenePlan", target: str, options: "RestoreOptions") -> Iterator[str]:
+    yield f"{plan.width} x {plan.height} pixels, bands {' '.join(plan.bands)}, {plan.dtype}, {plan.sensor}"
+    yield f"mask {plan.mask}: {plan.tiles_to_run} of {plan.tiles} tiles go through the network"
+    yield f"about {duration(plan.seconds)} on {options.device}, beside reading and writing"
+    yield f"{plan.memory / 2**20:,.0f} MiB of memory beside the network's own"
+    yield f"{plan.disk / 2**20:,.0f} MiB of disk in {Path(target).parent}, most of it while working"
+
+
+def _restore(
+    voice: Voice,
+    scene: list[str],
+    target: str,
+    weights: str | None,
+    options: "RestoreOptions",
+    *,
+    again: dict[str, bool],
+) -> _Told:
+    from attcr.restore import restore_scene
+
+    chosen = _chosen(voice, scene, weights, options)
+    with voice.showing() as show:
+        result = restore_scene(scene, target, chosen, options=options, progress=of_restore(show), **again)
+    return {"weights": chosen, **asdict(result)}, list(_told_by_restore(result))
+
+
+def _told_by_restore(result: "RestoreResult") -> Iterator[str]:
+    from attcr.restore.walk import LOW_CONFIDENCE, QUALITY_NAMES
+
+    total = max(sum(result.pixels.values()), 1)
+    tiles = f"{result.tiles_run} of {result.tiles} tiles in {duration(result.seconds)}"
+    yield f"{result.target}: mask {result.mask}, {tiles}"
+    for name, count in result.pixels.items():
+        unmeasured = name == QUALITY_NAMES[LOW_CONFIDENCE] and result.spread is None and not count
+        yield f"  {'?' if unmeasured else format(count / total, '.2%'):>7}  {name}"
+    if result.spread is None:
+        yield "  confidence was not measured: these weights predict no error (--confidence compares eight views)"
+    for told in result.references:
+        days = "at an unknown date" if told["days"] is None else f"{told['days']:+d} days"
+        error = "" if told["expected_error"] is None else f", expected error {told['expected_error']:.4f}"
+        yield f"  {told['share']:7.2%}  from {told['name']} ({days}; {told['method']}{error})"
+    sides = [result.quality, result.spread, result.dates, result.preview, result.item]
+    yield "beside it: " + ", ".join(path.name for path in sides if path)

@@ -1,0 +1,127 @@
+"""The self-check: hide clear parts of the scene itself, fill them by each method, and see which is the best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attcr.dates.cells import Array, Float64
+from attcr.dates.evidence import Evidence, Sample
+from attcr.dates.harmonise import METHODS, Harmoniser, Seen
+from attcr.errors import MissingExtraError
+
+SHIFTS = ((0.5, 0.5), (0.25, 0.6), (0.7, 0.2))
+"""How far the gaps are moved, as parts of the image, to hide clear cells in their shape."""
+MOST_HIDDEN = 0.5
+"""Part of the clear cells that is hidden at most at once."""
+FARTHEST = 8
+"""Cells from clear ground beyond which errors are counted together."""
+LEAST_PIXELS = 64
+"""Hidden pixels below which nothing can be said."""
+SOME, MUCH = 0.01, 0.05
+"""Part of the image that must be clear in both dates for any fit, and for a fit with more than a line for each band.
+
+What little is left between clouds is often in their shadow: tones are better kept than taken from there."""
+SIMPLE = ("line", "histogram", "copied")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the self-check found about one reference."""
+
+    method: str
+    """The best method."""
+    error: float
+    """Mean absolute error that it is expected to have in the gaps; NaN where nothing could be hidden."""
+    errors: Mapping[str, float]
+    """The same of each method."""
+    pixels: int
+    """Hidden pixels that it was measured on."""
+
+
+def self_check(evidence: Evidence, methods: Sequence[str] = tuple(METHODS)) -> Checked:
+    """Hide clear cells in the shape of the gaps, fill them by each method and take the best.
+
+    Errors are weighted so that hidden pixels are as far from clear ground as those of the gaps are.
+    """
+    common = evidence.sums[0].sum() / (evidence.cells.height * evidence.cells.width)
+    if common < SOME:
+        return Checked("copied", float("nan"), {}, 0)
+    if common < MUCH:
+        methods = [name for name in methods if name in SIMPLE] or list(methods)
+    clear = evidence.sums[0] >= 0.5 * np.maximum(evidence.sums[0].max(), 1)
+    gap = evidence.gaps > 0.5 * evidence.cells.size**2
+    if not gap.any():
+        gap = evidence.gaps > 0
+    wanted = np.bincount(_distances(~gap)[gap], minlength=FARTHEST + 1).astype(np.float64)
+    errors = {name: np.zeros(FARTHEST + 1) for name in methods}
+    counts = np.zeros(FARTHEST + 1)
+    sample = evidence.sample()
+    places = evidence.cells.of(sample.rows, sample.cols)
+    for down, across in SHIFTS:
+        hidden = _moved(gap, clear, down, across)
+        if not hidden.any() or not (clear & ~hidden).any():
+            continue
+        here = hidden[places]
+        tried = sample.where(here)
+        if not len(tried):
+            continue
+        near = _distances(~hidden)[places][here]
+        seen = Seen.of(evidence, hidden)
+        if len(seen.sample) < LEAST_PIXELS:
+            continue
+        counts += np.bincount(near, minlength=FARTHEST + 1)
+        for name in methods:
+            errors[name] += np.bincount(near, _errors(METHODS[name](seen), tried), FARTHEST + 1)
+    total = int(counts.sum())
+    if total < LEAST_PIXELS:
+        return Checked("line" if len(sample) >= LEAST_PIXELS else "copied", float("nan"), {}, total)
+    expected = {name: _expected(sums, counts, wanted) for name, sums in errors.items()}
+    best = min(expected, key=lambda name: expected[name])
+    return Checked(best, expected[best], expected, total)
+
+
+def _errors(harmonise: Harmoniser, tried: Sample) -> Array:
+    filled = harmonise(tried.reference, tried.rows, tried.cols)
+    errors: Array = np.abs(filled - tried.target).mean(axis=0, dtype=np.float64)
+    return errors
+
+
+def _moved(gap: NDArray[np.bool_], clear: NDArray[np.bool_], down: float, across: float) -> NDArray[np.bool_]:
+    """Give clear cells that the gaps would cover if they lay elsewhere, no more than leaves enough to fit on."""
+    rows, cols = gap.shape
+    moved = np.roll(gap, (round(down * rows), round(across * cols)), axis=(0, 1)) & clear
+    if not moved.any():  # gaps smaller than the way to clear ground: squares instead
+        row, col = np.indices(gap.shape)
+        moved = clear & ((row // 4 + col // 4) % 4 == round(4 * down) % 4)
+    while moved.sum() > MOST_HIDDEN * clear.sum():
+        rows_left = np.flatnonzero(moved.any(axis=1))
+        if len(rows_left) < 2:
+            moved[:, : moved.shape[1] // 2] = False
+            break
+        moved[rows_left[len(rows_left) // 2 :]] = False
+    return moved
+
+
+def _distances(clear: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Give how many cells each one is from a clear one, FARTHEST at most."""
+    try:
+        from scipy.ndimage import distance_transform_cdt
+    except ImportError as error:
+        raise MissingExtraError("scipy", "scenes") from error
+    if not clear.any():
+        return np.full(clear.shape, FARTHEST, np.intp)
+    found: NDArray[np.intp] = np.minimum(distance_transform_cdt(~clear, "chessboard"), FARTHEST).astype(np.intp)
+    return found
+
+
+def _expected(sums: Float64, counts: Float64, wanted: Float64) -> float:
+    """Give the mean error at the distances that are wanted; one where none was measured counts as the next nearer."""
+    known = np.flatnonzero(counts)
+    means = sums[known] / counts[known]
+    at = np.clip(np.searchsorted(known, np.arange(len(counts)), side="right") - 1, 0, len(known) - 1)
+    weights = wanted if wanted.sum() else counts
+    return float((means[at] * weights).sum() / weights.sum())

@@ -1,0 +1,241 @@
+"""The protocol `gap-fill`: real clear dates of one place, gaps drawn into one, filled from another.
+
+Errors are mean absolute ones of reflectance inside the gaps alone, first of each window, then over windows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attcr.dates.cells import Cells, Float32
+from attcr.dates.evidence import Evidence
+from attcr.dates.fill import compose, meet_border, tune
+from attcr.dates.harmonise import METHODS, Seen, window_fit
+from attcr.errors import DataError, DataNotFoundError, MissingExtraError
+
+WINDOW = 256
+"""Pixels along a window."""
+COVER = (0.15, 0.6)
+"""The smallest and the largest part of a window that a gap covers."""
+MOST_BLANK = 0.02
+"""Part of a window that may be without data."""
+OURS = "attcr"
+"""What restore does: the method that is best on the scene itself, and borders that meet."""
+COVER_EDGES = (0.3, 0.45)
+DAYS_EDGES = (16, 60)
+
+
+@dataclass(frozen=True)
+class Window:
+    """One window with a gap, and what each method made of it."""
+
+    target: str
+    reference: str
+    days: int | None
+    cover: float
+    errors: dict[str, float]
+    """Method to its mean absolute error in the gap."""
+    ndvi: dict[str, float]
+    """The same of the vegetation index; empty where the bands are not known."""
+    method: str
+    """What the self-check chose."""
+    expected: float
+    """The error that it foretold."""
+
+
+def draw_gap(shape: tuple[int, int], cover: float, draw: np.random.Generator) -> NDArray[np.bool_]:
+    """Draw a gap like a field of clouds, wide forms with finer edges, that covers this part of an image."""
+    try:
+        from scipy.ndimage import gaussian_filter
+    except ImportError as error:
+        raise MissingExtraError("scipy", "scenes") from error
+    wide = gaussian_filter(draw.normal(size=shape), shape[0] / 14)
+    noise = wide + gaussian_filter(draw.normal(size=shape), shape[0] / 40)
+    gap: NDArray[np.bool_] = noise > np.quantile(noise, 1 - cover)
+    return gap
+
+
+def evaluate_gaps(
+    root: Path,
+    out: Path,
+    *,
+    pairs: Sequence[tuple[str, str]] = (),
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Score every method on a folder of clear dates (one raster a date, on one grid) and write a report folder.
+
+    `pairs` are file names without their ending, target and reference; by default each date with the next one, both
+    ways. Numbers above 10 are digital numbers of 1/10000 reflectance; 0 is no data.
+    """
+    files = {path.stem: path for path in sorted(root.glob("*.tif"))}
+    if len(files) < 2:
+        raise DataNotFoundError(f"{root} holds {len(files)} dates: expected at least two .tif, one for each date.")
+    chosen = list(pairs) or [pair for two in itertools.pairwise(files) for pair in (two, two[::-1])]
+    missing = {name for pair in chosen for name in pair} - set(files)
+    if missing:
+        raise DataNotFoundError(f"{root} holds no {', '.join(sorted(missing))}.tif: name dates that are there.")
+    draw = np.random.default_rng(seed)
+    windows: list[Window] = []
+    for done, (target, reference) in enumerate(chosen):
+        if progress:
+            progress(done, len(chosen))
+        windows += _score_pair(files[target], files[reference], draw)
+    if not windows:
+        raise DataError(f"No pair of dates of {root} has a window of {WINDOW} pixels without holes.")
+    report = summarise(windows)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "windows.json").write_text(json.dumps([vars(window) for window in windows], indent=1) + "\n")
+    (out / "report.json").write_text(json.dumps(report, indent=1) + "\n")
+    (out / "report.md").write_text(_markdown(root, report))
+    return report
+
+
+def _score_pair(target: Path, reference: Path, draw: np.random.Generator) -> Iterator[Window]:
+    (meant, names), (seen, _) = _read(target), _read(reference)
+    if meant.shape != seen.shape:
+        raise DataError(f"{target} is {meant.shape} and {reference} {seen.shape}: bring the dates to one grid.")
+    told = [_date(path) for path in (target, reference)]
+    days = (told[1] - told[0]).days if told[0] and told[1] else None
+    nir = next((names.index(name) for name in ("B08", "B8A") if name in names), None)
+    red = names.index("B04") if "B04" in names else None
+    pair = None if nir is None or red is None else (nir, red)
+    _, height, width = meant.shape
+    for row in range(0, height - WINDOW + 1, WINDOW):
+        for col in range(0, width - WINDOW + 1, WINDOW):
+            here = (slice(None), slice(row, row + WINDOW), slice(col, col + WINDOW))
+            whole: list[NDArray[np.bool_]] = [np.asarray((one[here] > 0).all(axis=0)) for one in (meant, seen)]
+            if any((~one).mean() > MOST_BLANK for one in whole):
+                continue
+            gap = draw_gap((WINDOW, WINDOW), draw.uniform(*COVER), draw)
+            scored = score_window(meant[here], seen[here], gap, whole[0] & whole[1], pair)
+            yield replace(scored, target=target.stem, reference=reference.stem, days=days)
+
+
+def score_window(
+    target: Float32,
+    reference: Float32,
+    gap: NDArray[np.bool_],
+    valid: NDArray[np.bool_],
+    nir_red: tuple[int, int] | None = None,
+) -> Window:
+    """Fill the gap of one window (C, H, W) by every method and score it against what is there in truth."""
+    inside, clear = gap & valid, ~gap & valid
+    evidence = Evidence(Cells.over(*gap.shape), len(target))
+    evidence.add(0, reference, target, clear, inside)
+    rows, cols = np.nonzero(inside)
+    here, seen = reference[:, inside], Seen.of(evidence)
+    filled = {name: method(seen)(here, rows, cols) for name, method in METHODS.items()}
+    filled["window of 65 px"] = window_fit(reference, target, clear)[:, inside]
+    filled["mean of the clear part"] = np.broadcast_to(target[:, clear].mean(axis=1)[:, None], here.shape)
+    tuned = tune(evidence)
+    composed = compose([tuned], [reference], [valid], valid, 0)
+    filled[OURS] = meet_border(composed, target, clear)[:, inside]
+    truth = target[:, inside]
+    ndvi = {}
+    if nir_red:
+        ndvi = {name: float(np.abs(_ndvi(one, nir_red) - _ndvi(truth, nir_red)).mean()) for name, one in filled.items()}
+    errors = {name: float(np.abs(one - truth).mean()) for name, one in filled.items()}
+    checked = tuned.checked
+    return Window("", "", None, float(inside.mean()), errors, ndvi, checked.method, checked.error)
+
+
+def _ndvi(values: Float32, nir_red: tuple[int, int]) -> Float32:
+    nir, red = values[nir_red[0]].clip(0.001), values[nir_red[1]].clip(0.001)
+    index: Float32 = (nir - red) / (nir + red)
+    return index
+
+
+def summarise(windows: Sequence[Window]) -> dict[str, Any]:
+    """Give the means over windows, by gap size and days too, and how true what the self-check foretold was."""
+    methods = list(windows[0].errors)
+    known = [window for window in windows if np.isfinite(window.expected)]
+    best = [min(window.errors[name] for name in METHODS) for window in windows]
+    off = [abs(window.expected / window.errors[OURS] - 1) for window in known]
+
+    def means(some: Sequence[Window]) -> dict[str, float]:
+        return {name: float(np.mean([window.errors[name] for window in some])) for name in methods}
+
+    def by(key: Callable[[Window], float], edges: Sequence[float]) -> dict[str, Any]:
+        parts: dict[str, Any] = {}
+        for low, high in itertools.pairwise((0, *edges, np.inf)):
+            some = [window for window in windows if low <= key(window) < high]
+            if some:
+                parts[f"{low:g} to {high:g}"] = {"windows": len(some), **means(some)}
+        return parts
+
+    vegetated = [window for window in windows if window.ndvi]
+    dated = all(window.days is not None for window in windows)
+    return {
+        "windows": len(windows),
+        "mae": means(windows),
+        "ndvi": {name: float(np.mean([one.ndvi[name] for one in vegetated])) for name in methods} if vegetated else {},
+        "by part covered": by(lambda window: window.cover, COVER_EDGES),
+        "by days apart": by(lambda window: abs(window.days or 0), DAYS_EDGES) if dated else {},
+        "self-check": {
+            "expected": float(np.mean([window.expected for window in known])) if known else None,
+            "true": float(np.mean([window.errors[OURS] for window in known])) if known else None,
+            "mean difference of a window": float(np.mean(off)) if off else None,
+            "largest ratio to the best method": max(
+                window.errors[OURS] / least for window, least in zip(windows, best, strict=True)
+            ),
+            "chosen": {name: sum(window.method == name for window in windows) for name in METHODS},
+        },
+    }
+
+
+def _markdown(root: Path, report: dict[str, Any]) -> str:
+    ndvi = report["ndvi"]
+    lines = [
+        f"# gap-fill on {root.name}, {report['windows']} windows of {WINDOW} px",
+        "",
+        "Mean absolute error inside the gaps, in reflectance; the mean over windows.",
+        "",
+        "| method | MAE | NDVI |",
+        "|---|---|---|",
+    ]
+    for name, error in sorted(report["mae"].items(), key=lambda pair: pair[1]):
+        shown = f"**{name}**" if name == OURS else name
+        lines.append(f"| {shown} | {error:.4f} | {f'{ndvi[name]:.4f}' if ndvi else '-'} |")
+    for title in ("by part covered", "by days apart"):
+        for label, part in report[title].items():
+            best = min(METHODS, key=lambda name: part[name])
+            lines += [
+                "",
+                f"{title}, {label} ({part['windows']} windows): {OURS} {part[OURS]:.4f}, {best} {part[best]:.4f}",
+            ]
+    check = report["self-check"]
+    if check["expected"] is not None:
+        lines += [
+            "",
+            f"The self-check expected {check['expected']:.4f}, and {check['true']:.4f} it was; in a window the two "
+            f"differ by {check['mean difference of a window']:.0%} on average. {OURS} has at most "
+            f"{check['largest ratio to the best method']:.3f} of the error of the best single method of a window.",
+        ]
+    return "\n".join([*lines, ""])
+
+
+def _read(path: Path) -> tuple[Float32, list[str]]:
+    try:
+        import rasterio
+    except ImportError as error:
+        raise MissingExtraError("rasterio", "data") from error
+    with rasterio.open(path) as source:
+        values = source.read()
+        names = [name or "" for name in source.descriptions]
+    return (values / (10_000 if values.max() > 10 else 1)).astype(np.float32), names
+
+
+def _date(path: Path) -> date | None:
+    found = re.search(r"(\d{4})-?(\d\d)-?(\d\d)", path.stem)
+    return date(*map(int, found.groups())) if found else None

@@ -1,0 +1,133 @@
+"""The predictor on OpenVINO, and files of its format that are not what they say."""
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from small_networks import WITH_SPREAD, image, relative, save_small
+
+pytest.importorskip("onnx")
+openvino = pytest.importorskip("openvino")
+
+from attcr.errors import ConfigError, WeightsError  # noqa: E402
+from attcr.files import sha256  # noqa: E402
+from attcr.predict import open_predictor, read_about  # noqa: E402
+from attcr.predict.onnx import network_from_weights  # noqa: E402
+from attcr.predict.openvino import write_ir  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_small(tmp_path_factory.mktemp("weights"), spec=WITH_SPREAD)
+
+
+@pytest.fixture(scope="module")
+def exported(weights: Path) -> Path:
+    path = weights.with_name("net.xml")
+    write_ir(network_from_weights(weights), path)
+    return path
+
+
+def test_files_and_weights_give_what_torch_gives(weights: Path, exported: Path) -> None:
+    torch = open_predictor(weights)
+    for source in (exported, weights):
+        predictor = open_predictor(source, backend="openvino", threads=1)
+        for x in (image(3, 8, 8), image(3, 21, 34, 3), image(3, 72, 64)):
+            assert relative(predictor(x), torch(x)) < 1e-6
+        assert predictor.identity["weights_sha256"] == sha256(source)
+        assert predictor.identity["backend"] == "openvino"
+        assert predictor.identity["dtype"] == "float32"
+        assert predictor.identity["version"] == openvino.__version__
+    assert read_about(exported) == read_about(weights)
+
+
+def test_in_bfloat16_what_is_not_changed_comes_back_to_the_bit(weights: Path, tmp_path: Path) -> None:
+    import torch
+
+    from attcr.weights import load_model, save_model
+
+    x = image()
+    exact, rough = (open_predictor(weights, backend="openvino", dtype=kind) for kind in ("float32", "bfloat16"))
+    assert rough.identity["dtype"] == "bfloat16"
+    assert relative(rough(x), exact(x)) < 0.05
+    network = load_model(weights)
+    with torch.no_grad():
+        network.output.weight.zero_()  # type: ignore[operator, union-attr]
+    save_model(network, tmp_path / "same.safetensors")
+    same = open_predictor(tmp_path / "same.safetensors", backend="openvino", dtype="bfloat16")
+    assert np.array_equal(same(x)[:, :3], x)
+
+
+def test_several_threads_may_call_it(exported: Path) -> None:
+    predictor = open_predictor(exported, threads=1)
+    images = [image(3, 16 + 4 * n, 24) for n in range(4)]
+    alone = [predictor(x) for x in images]
+    with ThreadPoolExecutor(4) as pool:
+        assert all(np.array_equal(a, b) for a, b in zip(pool.map(predictor, images), alone, strict=True))
+
+
+def test_what_it_cannot_do_is_refused(exported: Path) -> None:
+    with pytest.raises(ConfigError, match="OpenVINO cannot run on device 'nowhere' in float32") as told:
+        open_predictor(exported, device="nowhere")
+    assert "\n" not in str(told.value)
+    with pytest.raises(ConfigError, match="has float32, bfloat16, float16"):
+        open_predictor(exported, dtype="int8")
+    with pytest.raises(ConfigError, match=r"net.xml does not run on onnxruntime, but on openvino"):
+        open_predictor(exported, backend="onnxruntime")
+
+
+def rewritten(old: str, new: str) -> Callable[[Path], None]:
+    def spoil(path: Path) -> None:
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new, 1))
+
+    return spoil
+
+
+def other_numbers(path: Path) -> None:
+    content = path.with_suffix(".bin").read_bytes()
+    path.with_suffix(".bin").write_bytes(bytes([content[0] ^ 1]) + content[1:])
+
+
+def absurd_length(path: Path) -> None:
+    """Take a length of the graph for a larger one, and let the file say that these are its numbers."""
+    content = path.with_suffix(".bin").read_bytes()
+    before = hashlib.sha256(content).hexdigest()
+    step = (2048).to_bytes(8, "little")
+    assert step in content
+    content = content.replace(step, (1 << 40).to_bytes(8, "little"), 1)
+    path.with_suffix(".bin").write_bytes(content)
+    rewritten(before, hashlib.sha256(content).hexdigest())(path)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (rewritten('type="Erf" version="opset1"', 'type="Erf" version="extension"'), "the operation 'Erf' of 'ext"),
+        (rewritten('type="Erf"', 'type="ReadValue"'), "the operation 'ReadValue'"),
+        (rewritten('offset="0"', 'offset="99999999"'), "a tensor at 99999999"),
+        (rewritten('offset="0"', 'offset="-1"'), "a tensor at -1"),
+        (rewritten('<?xml version="1.0"?>', '<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "b">]>'), "no OpenVINO file"),
+        (rewritten("</net>", ""), "damaged, or no OpenVINO file"),
+        (rewritten("attcr-export-1", "attcr-export-0"), "format 'attcr-export-0'"),
+        (rewritten("<layers>", "<layers><layer><layer/></layer>"), "layers inside others"),
+        (other_numbers, "not the numbers that net.xml was written with"),
+        (absurd_length, "the length 1099511627776"),
+        (lambda path: path.with_suffix(".bin").unlink(), "net.bin: not there"),
+    ],
+)
+def test_what_is_not_ours_is_refused_in_one_line(
+    spoil: Callable[[Path], None], told: str, exported: Path, tmp_path: Path
+) -> None:
+    for file in (exported, exported.with_suffix(".bin")):
+        shutil.copy(file, tmp_path)
+    spoil(tmp_path / "net.xml")
+    with pytest.raises(WeightsError, match=told) as refused:
+        open_predictor(tmp_path / "net.xml")
+    assert "\n" not in str(refused.value)

@@ -1,0 +1,238 @@
+"""What is under cloud comes from other dates, and a layer says from which."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from affine import Affine
+from rasterio.warp import transform
+from scipy.ndimage import gaussian_filter
+
+from attcr.errors import AttcrWarning, ConfigError, SceneError
+from attcr.restore import Progress, RestoreOptions, join_blocks, restore_block, restore_scene
+from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, ORIGINAL, QUALITY_NAMES
+from fake_dates import a_gap, ground
+from fake_scenes import UTM, make, read, same_bits
+
+HEIGHT, WIDTH = 160, 144
+NAMES = ("B03", "B04", "B08")
+L2A = {"PROCESSING_LEVEL": "Level-2A", "PROCESSING_BASELINE": "02.08"}
+L2A_N0400 = {"PROCESSING_LEVEL": "Level-2A", "PROCESSING_BASELINE": "05.09"}
+SMALL = {"tile": 64, "overlap": 16, "dilate": 2, "feather": 2}
+
+
+def numbers(reflectance: np.ndarray, offset: float = 0.0) -> np.ndarray:
+    return np.rint((reflectance - offset) * 10_000).clip(1).astype(np.uint16)
+
+
+def scene(path: Path, values: np.ndarray, tags: dict[str, str] | None = None, **profile: Any) -> Path:
+    def named(file: Any) -> None:
+        file.descriptions = NAMES[: values.shape[0]]
+        file.update_tags(**(L2A if tags is None else tags))
+
+    return make(path, values, named, **{**UTM, **profile})
+
+
+class Place:
+    """One place on three dates: the scene under a cloud, the truth, and two references in other tones."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.gap = a_gap(HEIGHT, WIDTH)
+        fine = gaussian_filter(ground(2 * HEIGHT + 2, 2 * WIDTH + 2), (0, 2, 2))
+        changed = np.random.default_rng(7).normal(0, 0.004, (3, HEIGHT, WIDTH))  # what no reference knows of
+        self.fine = (fine[[1, 2, 0]] * 0.3 + fine * 0.6 + 0.02).astype(np.float32)
+        self.truth = (shrunk(fine) + changed).astype(np.float32)
+        cloudy = np.where(self.gap, 0.8, self.truth)
+        self.cloudy = scene(folder / "S2_20200601.tif", numbers(cloudy))
+        self.mask = make(folder / "mask.tif", self.gap[None].astype(np.uint8), **UTM)
+        self.first = scene(folder / "S2_20200611.tif", numbers(shrunk(self.fine)))
+        self.second = scene(folder / "S2_20200522.tif", numbers(self.truth * 0.5 + 0.1))
+
+    def options(self, *references: Path, **more: Any) -> RestoreOptions:
+        given = {"mask": str(self.mask), "reference_mask": "none", **SMALL, **more}
+        return RestoreOptions(references=tuple(map(str, references)), **given)
+
+    def error(self, result: Path) -> float:
+        return float(np.abs(read(result) / 10_000 - self.truth)[:, self.gap].mean())
+
+
+def shrunk(fine: np.ndarray, row: int = 0, col: int = 0) -> np.ndarray:
+    """Means of 2 x 2 pixels, beginning at a fine pixel: one is half a coarse one."""
+    part = fine[:, row : row + 2 * HEIGHT, col : col + 2 * WIDTH]
+    return part.reshape(len(fine), HEIGHT, 2, WIDTH, 2).mean((2, 4), dtype=np.float32)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_cloud_is_gone_and_every_pixel_says_where_it_is_from(place: Place) -> None:
+    result = restore_scene(
+        place.cloudy, place.folder / "out.tif", "none", options=place.options(place.first, place.second)
+    )
+    assert place.error(result.target) < 0.005
+    quality, dates = read(result.quality)[0], read(place.folder / "out_dates.tif")
+    inside = place.gap
+    assert set(quality[inside]) == {FROM_DATE}
+    far = read(place.cloudy)[:, quality == ORIGINAL]
+    assert same_bits(read(result.target)[:, quality == ORIGINAL], far)
+    days = {1: 10, 2: -10}
+    assert set(np.unique(dates[1][inside])) <= {1, 2}
+    assert {days[n] for n in np.unique(dates[1][inside])} == set(np.unique(dates[0][inside]))
+    assert (dates[:, quality == ORIGINAL] == -32768).all()
+    told = json.loads(result.item.read_text())["properties"]["attcr:references"]
+    assert [one["days"] for one in told] == [10, -10]
+    assert sum(one["pixels"] for one in told) == (quality == FROM_DATE).sum()
+    assert all(len(one["files"][0]["ends_sha256"]) == 64 and one["expected_error"] < 0.01 for one in told)
+    assert told == result.references
+    assert result.dates == place.folder / "out_dates.tif"
+    assert result.pixels[QUALITY_NAMES[FROM_DATE]] == (quality == FROM_DATE).sum()
+
+
+def test_the_edge_of_what_was_filled_does_not_show(place: Place) -> None:
+    options = place.options(place.first)
+    result = restore_scene(place.cloudy, place.folder / "out.tif", "none", options=options)
+    values = read(result.target) / 10_000
+    filled = read(result.quality)[0] == FROM_DATE
+    steps = np.abs(np.diff(values, axis=2)).mean(0)
+    edge = filled[:, 1:] != filled[:, :-1]
+    assert steps[edge].mean() < 1.1 * np.abs(np.diff(place.truth, axis=2)).mean(0)[edge].mean()
+
+
+def test_without_cloud_the_bytes_are_those_that_came(place: Place) -> None:
+    clear = make(place.folder / "clear-mask.tif", np.zeros((1, HEIGHT, WIDTH), np.uint8), **UTM)
+    options = place.options(place.first, mask=str(clear))
+    result = restore_scene(place.cloudy, place.folder / "out.tif", "none", options=options)
+    assert same_bits(read(result.target), read(place.cloudy))
+    assert set(read(result.quality).ravel()) == {ORIGINAL}
+
+
+def test_half_a_pixel_and_an_offset_away_the_result_is_nearly_the_same(place: Place) -> None:
+    aligned = restore_scene(place.cloudy, place.folder / "a.tif", "none", options=place.options(place.first))
+    t = UTM["transform"]
+    moved = Affine(t.a, 0, t.c + t.a / 2, 0, t.e, t.f + t.e / 2)
+    shifted = scene(
+        place.folder / "S2_20200612.tif", numbers(shrunk(place.fine, 1, 1), -0.1), L2A_N0400, transform=moved
+    )
+    result = restore_scene(place.cloudy, place.folder / "b.tif", "none", options=place.options(shifted))
+    assert place.error(result.target) < 1.1 * place.error(aligned.target)
+
+
+def test_a_reference_in_another_projection_is_brought_to_the_grid(place: Place) -> None:
+    left, top = transform("EPSG:32633", "EPSG:32632", [600000 - 50], [5500020 + 50])
+    wide = np.pad(shrunk(place.fine), ((0, 0), (20, 20), (20, 20)), mode="reflect")
+    other = scene(
+        place.folder / "S2_20200613.tif",
+        numbers(wide),
+        crs="EPSG:32632",
+        transform=Affine(10, 0, left[0] - 150, 0, -10, top[0] + 150),
+    )
+    result = restore_scene(place.cloudy, place.folder / "out.tif", "none", options=place.options(other))
+    assert set(read(result.quality)[0][place.gap]) == {FROM_DATE}
+
+
+def test_cloud_that_no_reference_sees_is_left_and_said_so(place: Place) -> None:
+    half = read(place.first)
+    half[:, :, :60] = 0
+    part = scene(place.folder / "S2_20200614.tif", half, nodata=0)
+    with pytest.warns(AttcrWarning, match="cloud"):
+        result = restore_scene(place.cloudy, place.folder / "out.tif", "none", options=place.options(part))
+    quality = read(result.quality)[0]
+    assert set(quality[:, :58][place.gap[:, :58]]) == {CLOUD_LEFT}
+    assert set(quality[:, 61:][place.gap[:, 61:]]) == {FROM_DATE}
+    left = quality == CLOUD_LEFT
+    assert same_bits(read(result.target)[:, left], read(place.cloudy)[:, left])
+    assert result.left == left.sum()
+
+
+def test_clouds_of_a_reference_are_not_taken_over(place: Place) -> None:
+    values = read(place.first)
+    values[:, 30:50, 50:70] = 9000
+    own = scene(place.folder / "S2_20200615.tif", values)
+    own_mask = np.zeros((1, HEIGHT, WIDTH), np.uint8)
+    own_mask[:, 30:50, 50:70] = 1
+    mask = make(place.folder / "own-mask.tif", own_mask, **UTM)
+    options = place.options(own, place.second, reference_mask=str(mask))
+    with pytest.warns(AttcrWarning, match="cloud"):
+        result = restore_scene(place.cloudy, place.folder / "out.tif", "none", options=options)
+    assert read(result.quality)[0][40, 60] == CLOUD_LEFT
+    assert read(place.folder / "out_dates.tif")[1][40, 60] == -32768
+
+
+def all_bytes(folder: Path, name: str) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.glob(f"{name}*")) if path.is_file()}
+
+
+def test_interrupted_and_resumed_it_gives_the_same_bytes_and_with_another_reference_it_begins_anew(
+    place: Place, tmp_path: Path
+) -> None:
+    options = place.options(place.first, place.second)
+    restore_scene(place.cloudy, tmp_path / "out.tif", "none", options=options)
+    whole = all_bytes(tmp_path, "out")
+    state = tmp_path / ".out.tif.attcr" / "state.json"
+
+    def interrupt() -> None:
+        import attcr.restore.scene as module
+
+        keep, count = module._keep, 0
+
+        def once(*args: Any) -> None:
+            nonlocal count
+            keep(*args)
+            count += 1
+            if count == 2:
+                raise KeyboardInterrupt
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "_keep", once)
+            with pytest.raises(KeyboardInterrupt):
+                restore_scene(place.cloudy, tmp_path / "out.tif", "none", options=options, overwrite=True)
+
+    interrupt()
+    assert json.loads(state.read_text())["row"] > 0
+    result = restore_scene(place.cloudy, tmp_path / "out.tif", "none", options=options, overwrite=True, resume=True)
+    assert result.resumed_row > 0
+    assert all_bytes(tmp_path, "out") == whole
+    interrupt()
+    scene(place.second, numbers(place.truth * 0.4 + 0.1))
+    with pytest.warns(AttcrWarning, match="other work"):
+        result = restore_scene(place.cloudy, tmp_path / "out.tif", "none", options=options, overwrite=True, resume=True)
+    assert result.resumed_row == 0
+
+
+def test_blocks_put_together_are_the_whole_to_the_byte(place: Place, tmp_path: Path) -> None:
+    options = place.options(place.first, place.second)
+    restore_scene(place.cloudy, tmp_path / "out.tif", "none", options=options)
+    whole = all_bytes(tmp_path, "out")
+    parts = [tmp_path / f"part{i}" for i in range(2)]
+    for i, part in enumerate(parts):
+        restore_block(place.cloudy, part, "none", block=(i, 2), options=options)
+    join_blocks(place.cloudy, parts, tmp_path / "out.tif", "none", options=options, overwrite=True)
+    assert all_bytes(tmp_path, "out") == whole
+
+
+def test_what_cannot_be_is_refused_with_what_to_do(place: Place, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--reference"):
+        restore_scene(place.cloudy, tmp_path / "o.tif", "none", options=place.options())
+    with pytest.raises(SceneError, match="--mask"), pytest.warns(AttcrWarning):
+        restore_scene(place.cloudy, tmp_path / "o.tif", "none", options=place.options(place.first, mask="none"))
+    one = scene(tmp_path / "one.tif", read(place.first)[:1])
+    with pytest.raises(SceneError, match=r"one\.tif cannot be used: its bands are B03"):
+        restore_scene(place.cloudy, tmp_path / "o.tif", "none", options=place.options(one))
+    far = scene(tmp_path / "far.tif", read(place.first), transform=Affine(10, 0, 0, 0, -10, 0))
+    with pytest.raises(SceneError, match="lies outside"):
+        restore_scene(place.cloudy, tmp_path / "o.tif", "none", options=place.options(far))
+    with pytest.raises(SceneError, match="would be written over"):
+        restore_scene(place.cloudy, place.first, "none", options=place.options(place.first), overwrite=True)
+
+
+def test_progress_tells_of_the_looking_too(place: Place) -> None:
+    seen: list[Progress] = []
+    options = place.options(place.first)
+    restore_scene(place.cloudy, place.folder / "out.tif", "none", options=options, progress=seen.append)
+    assert seen[-1].stage == "write"
+    assert max(one.done for one in seen if one.stage == "mask") == HEIGHT

@@ -1,0 +1,182 @@
+"""The benchmark: what it measures, and that it says what it left out."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from attcr import bench
+from attcr.bench import BenchOptions, Contender, Measured, open_contender, run_bench, without_product
+from attcr.cli import app
+from attcr.complexity import measure
+from attcr.errors import ConfigError
+from attcr.networks import build_network
+from attcr.networks.attcr import ATTCRConfig
+from attcr.networks.restormer import RestormerConfig
+from small_networks import save_small
+
+QUICK = BenchOptions(networks=("tiny",), sizes=(16,), rounds=2, memory=False, threads=1)
+
+
+def test_all_networks_run_in_turn_in_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    class Fake:
+        def __init__(self, name: str) -> None:
+            self.name = name
+            self.spec = bench._spec(ATTCRConfig())
+
+        def __call__(self, x: np.ndarray) -> np.ndarray:
+            seen.append(f"{self.name} {x.shape[2]}")
+            return x
+
+    monkeypatch.setattr(bench, "open_contender", lambda one, _: (Fake(one.network), Fake(f"{one.network} bare")))
+    report = run_bench(replace(QUICK, networks=("tiny", "small"), sizes=(16, 8)))
+    turn = ["tiny {0}", "tiny bare {0}", "small {0}", "small bare {0}"]
+    assert seen == [name.format(size) for size in (8, 16) for _ in range(3) for name in turn]
+    assert [(row.network, row.size) for row in report.rows] == [("tiny", 8), ("small", 8), ("tiny", 16), ("small", 16)]
+    assert all(len(row.wall_ms) == len(row.cpu_ms) == len(row.without_product_ms) == 2 for row in report.rows)
+    assert all(len(row.load) == 2 for row in report.rows)
+
+
+def row(**changed: object) -> Measured:
+    values: dict[str, object] = {
+        **{"network": "tiny", "backend": "torch", "dtype": "float32", "size": 100, "batch": 2},
+        **{"parameters": 10, "multiply_adds": 20, "multiply_adds_paper": 15, "peak_mib": None, "load": (1.0,)},
+        **{"wall_ms": (10.0, 40.0, 12.0), "cpu_ms": (9.0, 9.0, 9.0), "without_product_ms": (5.0, 10.0, 8.0)},
+    }
+    return Measured(**{**values, **changed})  # type: ignore[arg-type]
+
+
+def test_ratios_are_of_rounds_and_rates_of_the_median() -> None:
+    one = row()
+    assert one.ratio == 2.0  # of 2, 4 and 1.5
+    assert one.median_ms == 12.0
+    assert one.megapixels_per_second == pytest.approx(0.02 / 0.012)
+    assert one.to_dict()["best_ms"] == 10.0
+    assert row(without_product_ms=()).ratio is None
+
+
+def test_a_size_that_would_take_too_long_is_left_out() -> None:
+    contender, options = Contender("tiny", "torch", "float32"), replace(QUICK, most_seconds=1.0)
+    slow = [row(size=64, wall_ms=(300.0,))]
+    told = bench._too_much(contender, 128, options, slow)
+    assert told == "about 1 s a run, where 1 are allowed"
+    assert bench._too_much(contender, 112, options, slow) is None
+    naive = replace(contender, backend="torch-naive")
+    assert bench._too_much(naive, 112, options, [row(size=64, wall_ms=(200.0,), backend="torch-naive")]) is not None
+    assert "GiB" in str(bench._too_much(naive, 2048, options, []))
+
+
+@pytest.mark.parametrize("name", ["tiny", "linear", "mdta", "linear-sra", "restormer"])
+def test_without_the_product_everything_else_is_still_there(name: str) -> None:
+    config = {
+        "restormer": RestormerConfig(dim=8, blocks=(1,) * 4, refinement=1),
+    }.get(name) or replace(bench._config(name), dim=8, blocks=(1,) * 5, heads=(2,) * 5)
+    torch.manual_seed(0)
+    network = build_network(config).eval()
+    bare = without_product(network)
+    assert bare is not None
+    x = torch.rand(1, 3, 16, 16)
+    with torch.no_grad():
+        assert bare(x).shape == x.shape
+        assert not torch.allclose(bare(x), network(x), atol=1e-5)
+    assert bare.state_dict().keys() == network.state_dict().keys()
+
+
+def test_without_attention_there_is_nothing_to_leave_out() -> None:
+    assert without_product(build_network(bench._config("spagan"))) is None
+
+
+def test_every_name_is_a_network() -> None:
+    for name in (*bench.PRESETS, *bench.ABLATIONS, *bench.RIVALS, "rgb-thin"):
+        assert bench._config(name).in_channels >= 3
+    with pytest.raises(ConfigError, match="no network 'nonsense'; there are rice1"):
+        run_bench(replace(QUICK, networks=("tiny", "nonsense")))
+
+
+def test_backends_measure_the_same_network(tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("openvino")
+    path = str(save_small(tmp_path))
+    x = np.random.default_rng(0).random((1, 3, 16, 20), np.float32)
+    opened = {backend: open_contender(Contender(path, backend, "float32"), QUICK) for backend in bench.BACKENDS}
+    for at in (0, 1):
+        expected = opened["torch"][at](x)  # type: ignore[misc]
+        for pair in opened.values():
+            assert np.abs(pair[at](x) - expected).max() < 1e-4  # type: ignore[misc]
+    assert np.abs(opened["torch"][0](x) - opened["torch"][1](x)).max() > 1e-3  # type: ignore[misc]
+
+
+def test_a_report_as_table_json_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
+    plot = tmp_path / "plot.svg"
+    asked = "bench --network tiny --network spagan --size 16 --size 8 --rounds 1 --no-memory --batch 2 --threads 1"
+    done = CliRunner().invoke(app, [*asked.split(), "--json", "--plot", str(plot)])
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert [(one["network"], one["size"], one["batch"]) for one in told["rows"]] == [
+        ("tiny", 8, 2),
+        ("spagan", 8, 2),
+        ("tiny", 16, 2),
+        ("spagan", 16, 2),
+    ]
+    cost = measure(ATTCRConfig.preset("tiny"), 16, 16)
+    tiny = told["rows"][2]
+    assert (tiny["parameters"], tiny["multiply_adds"]) == (cost.parameters, 2 * cost.multiply_adds)
+    assert tiny["multiply_adds_paper"] == 2 * cost.multiply_adds_paper
+    assert len(tiny["wall_ms"]) == len(tiny["cpu_ms"]) == len(tiny["load"]) == 1
+    assert tiny["ratio"] > 0
+    assert told["rows"][3]["ratio"] is None
+    assert told["machine"]["waiting"] == "PASSIVE"
+    assert told["machine"]["cores"] == os.cpu_count()
+    assert "spagan torch float32" in plot.read_text() or "<svg" in plot.read_text()
+    with pytest.raises(ConfigError, match=r"name a plot .svg, .png or .pdf"):
+        bench.draw(bench.BenchReport({}, QUICK, (), ()), tmp_path / "plot.txt")
+
+
+def test_a_table_has_a_line_for_each_and_says_what_was_left_out() -> None:
+    report = bench.BenchReport(
+        {"processor": "abacus"}, QUICK, (row(), row(without_product_ms=(), peak_mib=7.0)), ("x: y",)
+    )
+    lines = report.table().splitlines()
+    assert [word in lines[0] for word in ("network", "M params", "Mpx/s", "ratio")] == [True] * 4
+    assert lines[1].split()[-6:] == ["12.0", "10.0", "9.0", "?", "2.00", "1.667"]
+    assert lines[2].split()[-3:] == ["7", "-", "1.667"]
+    assert lines[3] == "processor abacus, load 1.0 to 1.0"
+    assert lines[4] == "left out: x: y"
+
+
+def test_what_a_backend_cannot_run_is_left_out_and_said() -> None:
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    report = run_bench(replace(QUICK, networks=("spagan",), backends=("torch", "onnxruntime"), sizes=(8,), rounds=1))
+    assert [one.backend for one in report.rows] == ["torch"]
+    assert "spagan onnxruntime float32" in report.left_out[0]
+    with pytest.raises(ConfigError, match="nothing can be measured"):
+        run_bench(replace(QUICK, networks=("spagan",), backends=("onnxruntime",)))
+
+
+def test_options_that_cannot_be_are_refused() -> None:
+    for wrong, told in (
+        ({"backends": ("tpu",)}, "backend tpu"),
+        ({"dtypes": ("int8",)}, "dtype int8"),
+        ({"sizes": (4,)}, "of 8 pixels"),
+        ({"rounds": 0}, "must be at least 1"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            replace(QUICK, **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux")
+def test_peak_memory_grows_with_the_image() -> None:
+    small, large = (bench.peak_memory(Contender("tiny", "torch", "float32"), size, QUICK) for size in (64, 256))
+    assert small is not None
+    assert large is not None
+    assert large > 4 * small > 0
