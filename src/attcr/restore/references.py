@@ -59,7 +59,7 @@ class Reference:
         raster = AlignedRaster(str(folder / "clouds.tif"), scene.profile)
 
         def read(top: int, bottom: int) -> Classes:
-            return raster.read(top, bottom)[0].astype(np.uint8)
+            return np.asarray(raster.read(top, bottom)[0], np.uint8)
 
         return CloudMap(read, scene.height, rim)
 
@@ -182,7 +182,7 @@ class Filler:
         clear = (self.clouds.rim.weights(classes)[inner] == 0) & valid.all(axis=0)
         filled = np.where(classes == THICK, classes, CLEAR).astype(np.uint8) if self.thick_only else classes
         weights = self.clouds.rim.weights(filled)[inner]
-        return self.product.to_reflectance(came), clear, weights, valid.any(axis=0)
+        return self.product.to_reflectance(came), clear, weights, np.asarray(valid.any(axis=0))
 
     def _reference(self, i: int, top: int, bottom: int) -> tuple[Float32, NDArray[np.bool_]]:
         values, valid = self.references[i].aligned.read(top, bottom)

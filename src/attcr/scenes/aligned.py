@@ -73,14 +73,14 @@ class AlignedScene:
         """Read rows [top, bottom) of the other grid: reflectance (C, rows, W), and where all bands have data."""
         if not self._warped:
             values = self._scene.read(top, bottom)
-            valid = self._scene.valid(values, top, blank=self._sensor.nodata).all(axis=0)
+            valid = np.asarray(self._scene.valid(values, top, blank=self._sensor.nodata).all(axis=0))
             return self._sensor.to_reflectance(values), valid
         window = Window(0, top, self._profile.width, bottom - top)
         seen = np.empty((len(self._scene.bands), bottom - top, self._profile.width), np.float32)
         with reading(self._scene.source):
             for plane, band in zip(seen, self._scene.bands, strict=True):
                 self._warped[band.href].read(band.index, window=window, out=plane)
-        return self._sensor.to_reflectance(seen), np.isfinite(seen).all(axis=0)
+        return self._sensor.to_reflectance(seen), np.asarray(np.isfinite(seen).all(axis=0))
 
     def close(self) -> None:
         """Close what was opened here; the scene itself stays open."""
