@@ -903,8 +903,54 @@ FLEET = [
     ),
 ]
 
+DATES = [
+    *of(
+        "dates/cells.py",
+        ("tests/dates/test_cells.py",),
+        ("cells-do-not-grow", "            size *= 2", "            size *= 4"),
+        ("between-corners", "(at + 0.5) / size - 0.5", "at / size"),
+        ("far-as-near", "FADE / 4 * _doubled", "4 * _doubled"),
+    ),
+    *of(
+        "dates/evidence.py",
+        ("tests/dates/test_evidence.py",),
+        ("cloud-counts", "meant = np.where(clear, target, 0)", "meant = target"),
+        ("rows-of-strips", "first = -top % step", "first = 0"),
+    ),
+    *of(
+        "dates/harmonise.py",
+        ("tests/dates/test_harmonise.py",),
+        ("line-without-offset", "(values * slope + offset)", "(values * slope)"),
+        ("hidden-is-seen", "np.where(hidden, 0, evidence.sums)", "evidence.sums"),
+        ("hidden-sample-is-seen", "sample.where(~hidden[rows, cols])", "sample"),
+        ("ends-of-histograms", "+ (values[band] - inside)", "+ 9 * (values[band] - inside)"),
+    ),
+    *of(
+        "dates/check.py",
+        ("tests/dates/test_check.py",),
+        ("worst-method", "best = min(expected", "best = max(expected"),
+        ("little-sets-tones", "    if common < SOME:", "    if common < 0:"),
+        ("little-is-much", "    if common < MUCH:", "    if common < 0:"),
+    ),
+    *of(
+        "dates/fill.py",
+        ("tests/dates/test_fill.py",),
+        ("worse-reference-first", "** -PREFERENCE", "** PREFERENCE"),
+        ("edges-count-fully", "_inwards(sound)[rows, cols] * np", "1.0 * np"),
+        ("step-without-bound", "np.clip(seen - new, -LARGEST_STEP, LARGEST_STEP)", "(seen - new)"),
+        ("step-outwards", "new + step, new)", "new - step, new)"),
+    ),
+    *of(
+        "restore/references.py",
+        ("tests/restore/test_references.py",),
+        ("cloud-of-reference", "return values, valid & ~cloudy", "return values, valid"),
+        ("left-is-original", "            quality[alone] = CLOUD_LEFT", "            quality[alone] = quality[alone]"),
+        ("days-backwards", "(later.date() - taken.date()).days", "(taken.date() - later.date()).days"),
+    ),
+]
+
 MUTANTS: tuple[Mutant, ...] = (
     *SENSORS, *PRODUCTS, *SPEC, *NAIVE, *CHUNKED, *NETWORK, *WEIGHTS, *HUB, *TILES, *BLEND, *PROTOCOLS,
-    *TWO_DATES,    *LOOKS, *AUDIT, *WALK, *RESTORE, *FLEET,
+    *TWO_DATES, *DATES, *LOOKS, *AUDIT, *WALK, *RESTORE, *FLEET,
 )  # fmt: skip
 """All of them."""

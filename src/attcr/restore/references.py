@@ -59,8 +59,7 @@ class Reference:
         raster = AlignedRaster(str(folder / "clouds.tif"), scene.profile)
 
         def read(top: int, bottom: int) -> Classes:
-            classes: Classes = raster.read(top, bottom)[0].astype(np.uint8)
-            return classes
+            return np.asarray(raster.read(top, bottom)[0], np.uint8)
 
         return CloudMap(read, scene.height, rim)
 
