@@ -774,6 +774,47 @@ RESTORE = [
         ("names-do-not-count", "whole.update(name.encode())", "pass"),
     ),
     *of(
+        "predict/onnx.py",
+        ("tests/predict/test_onnx.py",),
+        ("any-graph", "if not _same(built, model):", "if False:"),
+        (
+            "tensors-of-other-files",
+            "if any(tensor.external_data or tensor.data_location for tensor in stored):",
+            "if 0:",
+        ),
+        ("tensors-of-no-network", "    if unknown:", "    if False:"),
+        ("heads-look-one-way", "[lower.T] * (heads // 2)", "[lower] * (heads // 2)"),
+        ("own-chunk-twice", "_triangles(heads, GROUP, strict=True)", "_triangles(heads, GROUP)"),
+    ),
+    *of(
+        "predict/exported.py",
+        ("tests/predict/test_onnxruntime.py", "tests/predict/test_onnx.py"),
+        ("padding-by-zeros", 'mode="reflect"', 'mode="constant"'),
+        ("any-format", 'if metadata.get("format") != FORMAT:', "if False:"),
+    ),
+    *of(
+        "predict/openvino.py",
+        ("tests/predict/test_openvino.py",),
+        ("any-operation", 'if kind not in OPERATIONS or not version.startswith("opset"):', "if False:"),
+        ("numbers-of-another", 'if hashlib.sha256(numbers).hexdigest() != metadata.get("bin_sha256"):', "if False:"),
+        ("always-float32", '"INFERENCE_PRECISION_HINT": PRECISIONS[dtype]', '"INFERENCE_PRECISION_HINT": "f32"'),
+    ),
+    *of(
+        "export.py",
+        ("tests/test_export.py",),
+        ("named-though-wrong", "if not error <= TOLERANCE:", "if error > TOLERANCE:"),
+    ),
+    *of(
+        "bench.py",
+        ("tests/test_bench.py",),
+        (
+            "the-first-round-counts",
+            "for number in range(options.rounds + 1):",
+            "for number in range(1, options.rounds + 1):",
+        ),
+        ("naive-grows-as-others", 'power = 4 if contender.backend == "torch-naive" else 2', "power = 2"),
+    ),
+    *of(
         "scenes/clouds/find.py",
         ("tests/scenes/clouds/test_find.py", "tests/restore/test_walk.py"),
         ("auto-ignores-the-users-bands", "return rgb or find_bands(", "return find_bands("),
