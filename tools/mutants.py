@@ -990,8 +990,72 @@ DATES = [
     ),
 ]
 
+USER = [
+    *of(
+        "cli/voice.py",
+        ("tests/cli/test_voice.py",),
+        (
+            "a-flood-of-events",
+            "done < total and now - self._last[stage] <",
+            "done > total and now - self._last[stage] <",
+        ),
+        ("no-longer-pauses", "min(2 * self._pause, LONGEST_SILENCE)", "min(1 * self._pause, LONGEST_SILENCE)"),
+        ("says-the-end-too", "now < self._next or not 0 < done < total", "now < self._next or not 0 < done"),
+        ("quiet-is-not", "if not (self.quiet or self.as_json):", "if not self.as_json:"),
+        ("json-is-not-alone", "if not (self.quiet or self.as_json):", "if not self.quiet:"),
+        ("a-switch-takes-a-value", "value is None or name in _SWITCHES", "value is None"),
+        ("settings-are-flags", "if fleet and name in _OF_A_SCENE:", "if not fleet and name in _OF_A_SCENE:"),
+    ),
+    *of(
+        "cli/threads.py",
+        ("tests/cli/test_threads.py",),
+        ("no-thread-left", "max(1, count - round(", "max(0, count - round("),
+        ("load-is-added", "count - round(max(busy, 0.0))", "count + round(max(busy, 0.0))"),
+        ("training-shares", "command[0] not in ALL_CORES", "command[0] in ALL_CORES"),
+    ),
+    *of(
+        "sensors.py",
+        ("tests/test_sensors.py",),
+        ("a-picture-passes", "np.rint(steps)).max() < 1e-3", "np.rint(steps)).max() < -1"),
+        ("reflectance-is-a-picture", "np.rint(steps)).max() < 1e-3", "np.rint(steps)).max() < 1"),
+        ("what-is-no-data-counts", "steps = found.astype(np.float64) * 255", "steps = values.astype(np.float64) * 255"),
+    ),
+    *of(
+        "products.py",
+        ("tests/test_products.py",),
+        ("any-number-of-bands", "and len(names) == len(RGB)", "and len(names) >= len(RGB)"),
+        ("any-names", "{name.lower() for name in names} <= colours", "{name.lower() for name in names} != colours"),
+        ("any-product", "and _recognise_product(hints) is None", ""),
+    ),
+    *of(
+        "scenes/open.py",
+        ("tests/scenes/test_open.py",),
+        ("masks-are-bands", 'not Path(name).name.startswith("MSK_")', "True"),
+        ("neighbours-come-too", "path.name.startswith(start) and path.is_file()", "path.is_file()"),
+        ("a-dot-before-the-name", "name.removeprefix('./')", "name"),
+    ),
+    *of(
+        "restore/outputs.py",
+        ("tests/restore/test_outputs.py",),
+        ("one-over-the-other", "        if target in targets:", "        if target in sources:"),
+        ("jpeg-stays", '".jpg": ".png"', '".jpg": ".jpg"'),
+    ),
+    *of(
+        "data/sets.py",
+        ("tests/train/test_data.py", "tests/data/test_sets.py"),
+        ("the-first-tenth", "every[-max(len(every) // 10, 1) :]", "every[: max(len(every) // 10, 1)]"),
+        ("the-last-half", "len(every) // 10, 1", "len(every) // 2, 1"),
+    ),
+    *of(
+        "restore/options.py",
+        ("tests/restore/test_options.py",),
+        ("spaces-stay", "str(name).strip() for name in listed", "str(name) for name in listed"),
+        ("only-small-letters", "self.sensor.lower()", "self.sensor"),
+    ),
+]
+
 MUTANTS: tuple[Mutant, ...] = (
     *SENSORS, *PRODUCTS, *SPEC, *NAIVE, *CHUNKED, *NETWORK, *WEIGHTS, *HUB, *TILES, *BLEND, *PROTOCOLS,
-    *TWO_DATES, *DATES, *LOOKS, *AUDIT, *WALK, *RESTORE, *FLEET,
+    *TWO_DATES, *DATES, *LOOKS, *AUDIT, *WALK, *RESTORE, *FLEET, *USER,
 )  # fmt: skip
 """All of them."""
