@@ -605,6 +605,8 @@ WALK = of(
     ("left-is-original", "quality[left] = CLOUD_LEFT", "quality[left] = ORIGINAL"),
     ("left-though-no-data-was-asked-for", "plane[left] = nodata", "pass"),
     ("any-nodata", 'if not known and dtype.kind != "f":', "if False:"),
+    ("large-change-in-the-networks-range", "(np.abs(change) * self._units)", "np.abs(change)"),
+    ("dense-cirrus-is-sure", "LARGE_CHANGE = 0.06", "LARGE_CHANGE = 0.12"),
     ("large-change-is-sure", "unsure |= thick", "pass"),
     ("no-error-where-cloud-is", "np.isin(quality, (NODATA, CLOUD_LEFT))", "quality == NODATA"),
     ("blank-is-left", "left = clouds.thick & (quality != NODATA)", "left = clouds.thick"),
@@ -641,7 +643,7 @@ RESTORE = [
         ("soil-is-cloud", "& (blue > BLUE_TO_RED * red)", ""),
         ("brightest-counts", "picture.min(axis=0) > DARKEST", "picture.max(axis=0) > DARKEST"),
         ("roofs-are-cloud", "SMALLEST = 5", "SMALLEST = 3"),
-        ("cloud-ends-with-the-picture", 'np.pad(bright, edge, mode="edge")', "np.pad(bright, edge)"),
+        ("cloud-ends-with-the-picture", 'SMALLEST, mode="reflect")  # a', 'SMALLEST, mode="constant")  # a'),
     ),
     *of(
         "scenes/clouds/opaque.py",

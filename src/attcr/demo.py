@@ -68,7 +68,7 @@ def run_demo(
         after,
         (
             "attcr restore photo.png clear.png",
-            "attcr restore scene.tif clear.tif --mask auto",
+            "attcr restore scene.tif clear.tif",
             "attcr weights",
         ),
     )

@@ -384,6 +384,4 @@ def test_a_changed_default_is_counted() -> None:
         "references": (),
         "reference_mask": None,
         "confidence": False,
-        "references": (),
-        "reference_mask": None,
     }

@@ -24,16 +24,16 @@ LANDSAT = "LC08_L2SP_190025_20210620_20210629_02_T1"
 
 
 class Watching:
-    """Keeps what it saw, adds 0.1 of reflectance to every band, and expects the error that it was told."""
+    """Keeps what it saw, adds some reflectance to every band, and expects the error that it was told."""
 
-    def __init__(self, expected: float = 0.02, spec: InputSpec = ANY_BANDS) -> None:
-        self.spec, self.expected = spec, expected
+    def __init__(self, expected: float = 0.02, spec: InputSpec = ANY_BANDS, *, added: float = 0.05) -> None:
+        self.spec, self.expected, self.added = spec, expected, added
         self.identity = {"weights_sha256": "none", "dtype": "float32"}
         self.seen: np.ndarray | None = None
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         self.seen = x
-        bands = x[:, :13] + np.float32(0.1 * 2.5)
+        bands = x[:, :13] + np.float32(self.added * 2.5)
         return np.concatenate([bands, np.full_like(bands, np.log(self.expected * 2.5))], axis=1)
 
 
@@ -61,7 +61,7 @@ def test_bands_that_are_there_are_told_from_those_that_are_not(tmp_path: Path) -
     assert seen["level:surface"] == 1
     restored = read(result.target)
     assert restored.shape == (4, 40, 48)
-    assert (restored == 3000).all()
+    assert (restored == 2500).all()
 
 
 def test_the_level_is_that_of_the_product(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ def scl_scene(folder: Path, scl: np.ndarray) -> tuple[Path, str]:
 
 @pytest.mark.parametrize(
     ("unseen", "became", "value"),
-    [("keep", "left as it came", 2000), ("fill", "painted", 3000), ("nodata", "became no data", 0)],
+    [("keep", "left as it came", 2000), ("fill", "painted", 2500), ("nodata", "became no data", 0)],
 )
 def test_the_share_of_cloud_that_is_left_is_told(tmp_path: Path, unseen: Any, became: str, value: int) -> None:
     scl = np.full((40, 48), 4)
@@ -386,3 +386,16 @@ def test_no_data_without_a_value_for_it_is_refused_before_the_work(tmp_path: Pat
     source = make(tmp_path / "in.tif", np.full((3, 16, 16), 100, np.uint8), photometric="RGB", **UTM)
     with pytest.raises(SceneError, match="`nodata`"), gdal():
         prepare(source, Counting(spec=TRUE_COLOUR), RestoreOptions(unseen="nodata"))
+
+
+@pytest.mark.parametrize(
+    ("added", "quality"), [(0.059, UNDER_THIN), (0.061, LOW_CONFIDENCE), (-0.059, UNDER_THIN), (-0.061, LOW_CONFIDENCE)]
+)
+def test_a_large_change_is_of_low_confidence_whatever_error_is_expected(
+    tmp_path: Path, added: float, quality: int
+) -> None:
+    source, mask = scl_scene(tmp_path, np.full((40, 48), 10))
+    for settings in (EVERYWHERE, replace(EVERYWHERE, mask=mask)):
+        model = Watching(0.001, added=added)
+        result = restore_scene(source, tmp_path / "out.tif", model, options=settings, overwrite=True)
+        assert (read(result.quality) == quality).all()

@@ -48,6 +48,9 @@ LOW_SPREAD = 0.05
 """Spread of the eight views, as a part of the model's range, above which a pixel counts as low confidence."""
 LARGE_ERROR = 0.03
 """Expected absolute error, in reflectance, above which a pixel counts as low confidence."""
+LARGE_CHANGE = 0.06
+"""Change, in reflectance and mean over the bands, above which weights that predict their error are not believed: on
+SEN12MS-CR's pairs they are then wrong by more than `LARGE_ERROR`, and the core of dense cirrus comes out too dark."""
 THICK_CHANGE = 0.2
 """Without a mask, a change above this part of the model's range counts as thick cloud; by weights that do not remove
 any, as low confidence."""
@@ -298,6 +301,8 @@ class Walk:
                 unsure |= thick
         else:
             thick = clouds.classes == THICK
+        if self.predictor.spec.spread:
+            unsure |= (np.abs(change) * self._units).mean(axis=0) > LARGE_CHANGE
         if spread is not None:
             unsure |= spread > (LARGE_ERROR if self.predictor.spec.spread else LOW_SPREAD)
         return np.where(unsure, LOW_CONFIDENCE, np.where(thick, UNDER_THICK, UNDER_THIN)).astype(np.uint8)
