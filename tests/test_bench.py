@@ -49,6 +49,7 @@ def row(**changed: object) -> Measured:
         **{"network": "tiny", "backend": "torch", "dtype": "float32", "size": 100, "batch": 2},
         **{"parameters": 10, "multiply_adds": 20, "multiply_adds_paper": 15, "peak_mib": None, "load": (1.0,)},
         **{"wall_ms": (10.0, 40.0, 12.0), "cpu_ms": (9.0, 9.0, 9.0), "without_product_ms": (5.0, 10.0, 8.0)},
+        "without_product_cpu_ms": (6.0, 6.0, 3.0),
     }
     return Measured(**{**values, **changed})  # type: ignore[arg-type]
 
@@ -59,7 +60,9 @@ def test_ratios_are_of_rounds_and_rates_of_the_median() -> None:
     assert one.median_ms == 12.0
     assert one.megapixels_per_second == pytest.approx(0.02 / 0.012)
     assert one.to_dict()["best_ms"] == 10.0
+    assert one.cpu_ratio == 1.5
     assert row(without_product_ms=()).ratio is None
+    assert row(without_product_cpu_ms=()).cpu_ratio is None
 
 
 def test_a_size_that_would_take_too_long_is_left_out() -> None:
@@ -147,8 +150,8 @@ def test_a_table_has_a_line_for_each_and_says_what_was_left_out() -> None:
     )
     lines = report.table().splitlines()
     assert [word in lines[0] for word in ("network", "M params", "Mpx/s", "ratio")] == [True] * 4
-    assert lines[1].split()[-6:] == ["12.0", "10.0", "9.0", "?", "2.00", "1.667"]
-    assert lines[2].split()[-3:] == ["7", "-", "1.667"]
+    assert lines[1].split()[-7:] == ["12.0", "10.0", "9.0", "?", "2.00", "1.50", "1.667"]
+    assert lines[2].split()[-4:] == ["7", "-", "1.50", "1.667"]
     assert lines[3] == "processor abacus, load 1.0 to 1.0"
     assert lines[4] == "left out: x: y"
 
@@ -161,6 +164,8 @@ def test_what_a_backend_cannot_run_is_left_out_and_said() -> None:
     assert "spagan onnxruntime float32" in report.left_out[0]
     with pytest.raises(ConfigError, match="nothing can be measured"):
         run_bench(replace(QUICK, networks=("spagan",), backends=("onnxruntime",)))
+    with pytest.raises(ConfigError, match="it has no triangular product"):
+        open_contender(Contender("linear", "torch-naive", "float32"), QUICK)
 
 
 def test_options_that_cannot_be_are_refused() -> None:

@@ -778,6 +778,47 @@ RESTORE = [
         ("names-do-not-count", "whole.update(name.encode())", "pass"),
     ),
     *of(
+        "predict/onnx.py",
+        ("tests/predict/test_onnx.py",),
+        ("any-graph", "if not _same(built, model):", "if False:"),
+        (
+            "tensors-of-other-files",
+            "if any(tensor.external_data or tensor.data_location for tensor in stored):",
+            "if 0:",
+        ),
+        ("tensors-of-no-network", "    if unknown:", "    if False:"),
+        ("heads-look-one-way", "[lower.T] * (heads // 2)", "[lower] * (heads // 2)"),
+        ("own-chunk-twice", "_triangles(heads, GROUP, strict=True)", "_triangles(heads, GROUP)"),
+    ),
+    *of(
+        "predict/exported.py",
+        ("tests/predict/test_onnxruntime.py", "tests/predict/test_onnx.py"),
+        ("padding-by-zeros", 'mode="reflect"', 'mode="constant"'),
+        ("any-format", 'if metadata.get("format") != FORMAT:', "if False:"),
+    ),
+    *of(
+        "predict/openvino.py",
+        ("tests/predict/test_openvino.py",),
+        ("any-operation", 'if kind not in OPERATIONS or not version.startswith("opset"):', "if False:"),
+        ("numbers-of-another", 'if hashlib.sha256(numbers).hexdigest() != metadata.get("bin_sha256"):', "if False:"),
+        ("always-float32", '"INFERENCE_PRECISION_HINT": PRECISIONS[dtype]', '"INFERENCE_PRECISION_HINT": "f32"'),
+    ),
+    *of(
+        "export.py",
+        ("tests/test_export.py",),
+        ("named-though-wrong", "if not error <= TOLERANCE:", "if error > TOLERANCE:"),
+    ),
+    *of(
+        "bench.py",
+        ("tests/test_bench.py",),
+        (
+            "the-first-round-counts",
+            "for number in range(options.rounds + 1):",
+            "for number in range(1, options.rounds + 1):",
+        ),
+        ("naive-grows-as-others", 'power = 4 if contender.backend == "torch-naive" else 2', "power = 2"),
+    ),
+    *of(
         "scenes/clouds/find.py",
         ("tests/scenes/clouds/test_find.py", "tests/restore/test_walk.py"),
         ("auto-ignores-the-users-bands", "return rgb or find_bands(", "return find_bands("),
@@ -907,8 +948,118 @@ FLEET = [
     ),
 ]
 
+DATES = [
+    *of(
+        "dates/cells.py",
+        ("tests/dates/test_cells.py",),
+        ("cells-do-not-grow", "            size *= 2", "            size *= 4"),
+        ("between-corners", "(at + 0.5) / size - 0.5", "at / size"),
+        ("far-as-near", "FADE / 4 * _doubled", "4 * _doubled"),
+    ),
+    *of(
+        "dates/evidence.py",
+        ("tests/dates/test_evidence.py",),
+        ("cloud-counts", "meant = np.where(clear, target, 0)", "meant = target"),
+        ("rows-of-strips", "first = -top % step", "first = 0"),
+    ),
+    *of(
+        "dates/harmonise.py",
+        ("tests/dates/test_harmonise.py",),
+        ("line-without-offset", "(values * slope + offset)", "(values * slope)"),
+        ("hidden-is-seen", "np.where(hidden, 0, evidence.sums)", "evidence.sums"),
+        ("hidden-sample-is-seen", "sample.where(~hidden[rows, cols])", "sample"),
+        ("ends-of-histograms", "+ (values[band] - inside)", "+ 9 * (values[band] - inside)"),
+    ),
+    *of(
+        "dates/check.py",
+        ("tests/dates/test_check.py",),
+        ("worst-method", "best = min(expected", "best = max(expected"),
+        ("little-sets-tones", "    if common < SOME:", "    if common < 0:"),
+        ("little-is-much", "    if common < MUCH:", "    if common < 0:"),
+    ),
+    *of(
+        "dates/fill.py",
+        ("tests/dates/test_fill.py",),
+        ("worse-reference-first", "** -PREFERENCE", "** PREFERENCE"),
+        ("edges-count-fully", "_inwards(sound)[rows, cols] * np", "1.0 * np"),
+        ("step-without-bound", "np.clip(seen - new, -LARGEST_STEP, LARGEST_STEP)", "(seen - new)"),
+        ("step-outwards", "new + step, new)", "new - step, new)"),
+    ),
+    *of(
+        "restore/references.py",
+        ("tests/restore/test_references.py",),
+        ("cloud-of-reference", "return values, valid & ~cloudy", "return values, valid"),
+        ("left-is-original", "            quality[alone] = CLOUD_LEFT", "            quality[alone] = quality[alone]"),
+        ("days-backwards", "(later.date() - taken.date()).days", "(taken.date() - later.date()).days"),
+    ),
+]
+
+USER = [
+    *of(
+        "cli/voice.py",
+        ("tests/cli/test_voice.py",),
+        (
+            "a-flood-of-events",
+            "done < total and now - self._last[stage] <",
+            "done > total and now - self._last[stage] <",
+        ),
+        ("no-longer-pauses", "min(2 * self._pause, LONGEST_SILENCE)", "min(1 * self._pause, LONGEST_SILENCE)"),
+        ("says-the-end-too", "now < self._next or not 0 < done < total", "now < self._next or not 0 < done"),
+        ("quiet-is-not", "if not (self.quiet or self.as_json):", "if not self.as_json:"),
+        ("json-is-not-alone", "if not (self.quiet or self.as_json):", "if not self.quiet:"),
+        ("a-switch-takes-a-value", "value is None or name in _SWITCHES", "value is None"),
+        ("settings-are-flags", "if fleet and name in _OF_A_SCENE:", "if not fleet and name in _OF_A_SCENE:"),
+    ),
+    *of(
+        "cli/threads.py",
+        ("tests/cli/test_threads.py",),
+        ("no-thread-left", "max(1, count - round(", "max(0, count - round("),
+        ("load-is-added", "count - round(max(busy, 0.0))", "count + round(max(busy, 0.0))"),
+        ("training-shares", "command[0] not in ALL_CORES", "command[0] in ALL_CORES"),
+    ),
+    *of(
+        "sensors.py",
+        ("tests/test_sensors.py",),
+        ("a-picture-passes", "np.rint(steps)).max() < 1e-3", "np.rint(steps)).max() < -1"),
+        ("reflectance-is-a-picture", "np.rint(steps)).max() < 1e-3", "np.rint(steps)).max() < 1"),
+        ("what-is-no-data-counts", "steps = found.astype(np.float64) * 255", "steps = values.astype(np.float64) * 255"),
+    ),
+    *of(
+        "products.py",
+        ("tests/test_products.py",),
+        ("any-number-of-bands", "and len(names) == len(RGB)", "and len(names) >= len(RGB)"),
+        ("any-names", "{name.lower() for name in names} <= colours", "{name.lower() for name in names} != colours"),
+        ("any-product", "and _recognise_product(hints) is None", ""),
+    ),
+    *of(
+        "scenes/open.py",
+        ("tests/scenes/test_open.py",),
+        ("masks-are-bands", 'not Path(name).name.startswith("MSK_")', "True"),
+        ("neighbours-come-too", "path.name.startswith(start) and path.is_file()", "path.is_file()"),
+        ("a-dot-before-the-name", "name.removeprefix('./')", "name"),
+    ),
+    *of(
+        "restore/outputs.py",
+        ("tests/restore/test_outputs.py",),
+        ("one-over-the-other", "        if target in targets:", "        if target in sources:"),
+        ("jpeg-stays", '".jpg": ".png"', '".jpg": ".jpg"'),
+    ),
+    *of(
+        "data/sets.py",
+        ("tests/train/test_data.py", "tests/data/test_sets.py"),
+        ("the-first-tenth", "every[-max(len(every) // 10, 1) :]", "every[: max(len(every) // 10, 1)]"),
+        ("the-last-half", "len(every) // 10, 1", "len(every) // 2, 1"),
+    ),
+    *of(
+        "restore/options.py",
+        ("tests/restore/test_options.py",),
+        ("spaces-stay", "str(name).strip() for name in listed", "str(name) for name in listed"),
+        ("only-small-letters", "self.sensor.lower()", "self.sensor"),
+    ),
+]
+
 MUTANTS: tuple[Mutant, ...] = (
     *SENSORS, *PRODUCTS, *SPEC, *NAIVE, *CHUNKED, *NETWORK, *WEIGHTS, *HUB, *TILES, *BLEND, *PROTOCOLS,
-    *TWO_DATES,    *LOOKS, *AUDIT, *WALK, *RESTORE, *FLEET,
+    *TWO_DATES, *DATES, *LOOKS, *AUDIT, *WALK, *RESTORE, *FLEET, *USER,
 )  # fmt: skip
 """All of them."""

@@ -118,7 +118,7 @@ def _score_pair(target: Path, reference: Path, draw: np.random.Generator) -> Ite
             if any((~one).mean() > MOST_BLANK for one in whole):
                 continue
             gap = draw_gap((WINDOW, WINDOW), draw.uniform(*COVER), draw)
-            scored = score_window(meant[here], seen[here], gap, whole[0] & whole[1], pair)
+            scored = score_window(meant[here], seen[here], gap, np.logical_and(*whole), pair)
             yield replace(scored, target=target.stem, reference=reference.stem, days=days)
 
 

@@ -223,7 +223,7 @@ def try_one(kind: Restore | LocalFleet, seed: int, right: dict[str, bytes], pace
     code = wait(fork(lambda: kind.run(out), log))
     wrong = wrong or ("" if code == 0 else f"the last run ended with {code}")
     wrong = wrong or told_by(lambda: kind.wrong(out, right), kind.folder)
-    if isinstance(out, Path):
+    if isinstance(out, Path) and not wrong:  # what went wrong is kept to be looked at
         shutil.rmtree(out, ignore_errors=True)
     return {"kills": kills, "seconds": round(slow, 2), "wrong": wrong}
 

@@ -120,6 +120,12 @@ def test_without_a_terminal_a_line_comes_now_and_then(
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "restoring (tiles): 10 of 600, 0.50 MP/s, about 10 min left"
     assert 8 <= len(lines) <= 14
+    now = 0.0
+    with Voice("restore").showing() as show:
+        for done, at in ((0, 0.0), (0, 50.0), (1, 100.0)):
+            now = at
+            show("restore", done, 1)
+    assert capsys.readouterr().err == ""
 
 
 def test_progress_events_are_no_flood(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

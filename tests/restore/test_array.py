@@ -381,7 +381,7 @@ def test_a_changed_default_is_counted() -> None:
         "feather": 8,
         "sar": None,
         "nodata": None,
-        "confidence": False,
         "references": (),
         "reference_mask": None,
+        "confidence": False,
     }

@@ -167,6 +167,26 @@ def all_bytes(folder: Path, name: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.glob(f"{name}*")) if path.is_file()}
 
 
+@pytest.mark.parametrize(("thin_rows", "used"), [(HEIGHT, True), (HEIGHT // 2, False)], ids=["all of it", "half of it"])
+def test_a_reference_under_an_even_veil_is_used_but_for_its_thick_cloud(
+    place: Place, thin_rows: int, used: bool
+) -> None:
+    classes = np.full((1, HEIGHT, WIDTH), 4, np.uint8)
+    classes[:, :thin_rows] = 10  # cirrus
+    classes[:, 38:43, 58:63] = 9
+    mask = make(place.folder / "scl.tif", classes, **UTM)
+    veiled = scene(place.folder / "S2_20200615.tif", numbers(shrunk(place.fine) * 0.8 + 0.1))
+    options = place.options(veiled, reference_mask=f"scl={mask}", unseen="keep")
+    with pytest.warns(AttcrWarning) as said:
+        result = restore_scene(place.cloudy, place.folder / "out.tif", "none", options=options)
+    assert any("lies under thin cloud as a whole" in str(one.message) for one in said) == used
+    quality = read(result.quality)[0]
+    assert place.gap[40, 60]
+    assert quality[40, 60] == CLOUD_LEFT
+    row, col = next((row, col) for row, col in np.argwhere(place.gap) if 8 < row < 25)
+    assert (quality[row, col] == FROM_DATE) == used
+
+
 def test_interrupted_and_resumed_it_gives_the_same_bytes_and_with_another_reference_it_begins_anew(
     place: Place, tmp_path: Path
 ) -> None:
@@ -216,9 +236,9 @@ def test_blocks_put_together_are_the_whole_to_the_byte(place: Place, tmp_path: P
 
 
 def test_what_cannot_be_is_refused_with_what_to_do(place: Place, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--reference"):
+    with pytest.raises(ConfigError, match="`references`"):
         restore_scene(place.cloudy, tmp_path / "o.tif", "none", options=place.options())
-    with pytest.raises(SceneError, match="--mask"), pytest.warns(AttcrWarning):
+    with pytest.raises(SceneError, match="choose one with `mask`"), pytest.warns(AttcrWarning):
         restore_scene(place.cloudy, tmp_path / "o.tif", "none", options=place.options(place.first, mask="none"))
     one = scene(tmp_path / "one.tif", read(place.first)[:1])
     with pytest.raises(SceneError, match=r"one\.tif cannot be used: its bands are B03"):

@@ -15,13 +15,18 @@ from attcr.errors import ConfigError
 if TYPE_CHECKING:
     from attcr.data.audit import Audit
 
+_Data = Annotated[
+    str, typer.Option(metavar="NAME", help="{datasets}; pairs is ROOT/cloudy and ROOT/clear of your own.")
+]
+_Slots = Annotated[
+    str | None,
+    typer.Option(metavar="BANDS", help="Of pairs that are not red, green and blue: their bands, as swir16,nir08,red."),
+]
 _Root = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the data set, in its published layout.")]
 
 
 def audit(
-    data: Annotated[
-        str, typer.Option(metavar="NAME", help="{datasets}; pairs is ROOT/cloudy and ROOT/clear of your own.")
-    ],
+    data: _Data,
     root: _Root,
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Folder for audit.json and the contact sheets.")
@@ -96,9 +101,7 @@ def _read_lists(given: list[str]) -> dict[str, list[str]]:
 
 
 def evaluate(
-    data: Annotated[
-        str, typer.Option(metavar="NAME", help="{datasets}; pairs is ROOT/cloudy and ROOT/clear of your own.")
-    ],
+    data: _Data,
     root: _Root,
     out: Annotated[
         Path,
@@ -116,10 +119,7 @@ def evaluate(
         str | None, typer.Option(metavar="NAME", help="Evaluate nothing but a baseline: copy or mean-colour.")
     ] = None,
     split: Annotated[str, typer.Option(metavar="PART", help="train, val or test.")] = "test",
-    slots: Annotated[
-        str | None,
-        typer.Option(metavar="BANDS", help="Of pairs that are not in colours: their bands, as swir16,nir08,red."),
-    ] = None,
+    slots: _Slots = None,
     protocol: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="A protocol, may be given again; by default that of the data."),

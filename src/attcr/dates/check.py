@@ -21,7 +21,7 @@ FARTHEST = 8
 """Cells from clear ground beyond which errors are counted together."""
 LEAST_PIXELS = 64
 """Hidden pixels below which nothing can be said."""
-SOME, MUCH = 0.01, 0.05
+SOME, MUCH = 0.05, 0.1
 """Part of the image that must be clear in both dates for any fit, and for a fit with more than a line for each band.
 
 What little is left between clouds is often in their shadow: tones are better kept than taken from there."""

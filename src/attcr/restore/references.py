@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,12 +16,12 @@ from attcr.addresses import redact
 from attcr.dates.cells import Cells, Float32
 from attcr.dates.evidence import Evidence
 from attcr.dates.fill import MARGIN, REACH, Tuned, compose, meet_border, tune
-from attcr.errors import MissingExtraError, SceneError
+from attcr.errors import AttcrWarning, MissingExtraError, SceneError
 from attcr.products import recognise
 from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, NODATA, Array, Strip, avoid
 from attcr.scenes.aligned import AlignedScene
-from attcr.scenes.clouds.find import choose_mask, find_clouds, mask_file, sensor_of
-from attcr.scenes.clouds.masks import CLEAR, THICK, Classes
+from attcr.scenes.clouds.find import CLOUDS, choose_mask, find_clouds, mask_file, sensor_of
+from attcr.scenes.clouds.masks import CLEAR, THICK, THIN, Classes
 from attcr.scenes.clouds.rim import CloudMap, Rim
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import AlignedRaster, Scene
@@ -29,6 +30,8 @@ from attcr.spec import PRODUCTS, InputSpec, Slot
 
 BLOCK = 128
 """Rows that are looked at together before anything is filled, about."""
+VEILED = 0.9
+"""Share of a reference under thin cloud from which all of it is taken for lying under a veil."""
 UNKNOWN_DAYS = -(1 << 15)
 """Stands for no date, and for pixels that are of none, in the raster of dates."""
 
@@ -56,13 +59,33 @@ class Reference:
         folder.mkdir(exist_ok=True)
         if find_clouds(self.scene, self.mask, folder, sensor=self.sensor, rim=rim) is None:
             return None
-        raster = AlignedRaster(str(folder / "clouds.tif"), scene.profile)
+        raster = AlignedRaster(str(folder / CLOUDS), scene.profile)
+        cloud = THICK if self._is_veiled(folder / CLOUDS) else THIN
+        if cloud == THICK:
+            warnings.warn(
+                f"The reference {self.scene.source} lies under thin cloud as a whole: it is used as it is, where it is "
+                "not under thick cloud.",
+                AttcrWarning,
+                stacklevel=6,
+            )
 
         def read(top: int, bottom: int) -> Classes:
-            classes: Classes = raster.read(top, bottom)[0].astype(np.uint8)
-            return classes
+            classes = np.asarray(raster.read(top, bottom)[0], np.uint8)
+            return np.where(classes >= cloud, classes, CLEAR).astype(np.uint8)
 
         return CloudMap(read, scene.height, rim)
+
+    def _is_veiled(self, clouds: Path) -> bool:
+        """Say whether nearly all of it is under thin cloud: harmonising takes an even veil away with the tones."""
+        thin = data = 0
+        first = self.scene.select([0])
+        with open_scene(clouds) as made:
+            for top in range(0, made.height, BLOCK):
+                bottom = min(top + BLOCK, made.height)
+                valid = first.valid(first.read(top, bottom), top, blank=self.sensor.nodata).any(axis=0)
+                thin += int((valid & (made.read(top, bottom)[0] == THIN)).sum())
+                data += int(valid.sum())
+        return thin > VEILED * data
 
     def close(self) -> None:
         """Close its files."""
