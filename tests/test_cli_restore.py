@@ -162,7 +162,7 @@ def test_several_pictures_go_into_a_folder_and_a_bad_one_stops_no_other(tmp_path
     last = make(tmp_path / "c.tif", floats, photometric="RGB", **UTM)
     (tmp_path / "b.tif").write_text("no raster")
     (tmp_path / "out").mkdir()
-    options = ("--weights", weights, "--json", "--progress", "json")
+    options = ("--weights", weights, "--mask", "none", "--json", "--progress", "json")
     done = run(first, tmp_path / "b.tif", last, tmp_path / "out", *options)
     assert done.returncode == 3, done.stderr
     told = json.loads(done.stdout)

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 MEMORY_LIMIT = 4 << 30
 """Bytes that one strip of rows may take; a scene that needs more is refused."""
 
+MOST_NAMED = 13
+"""Bands that a note names; it says no more of others than that there are."""
+
 Source = str | Path | Sequence[str | Path]
 """Anything that `open_scene` takes."""
 
@@ -259,7 +262,7 @@ def _tell_of_passed(job: Prepared) -> None:
     if not job.passed:
         return
     named = [job.whole.bands[at].name or str(at + 1) for at in job.passed]
-    listed = " ".join(named[:13]) + (" ..." if len(named) > 13 else "")
+    listed = " ".join(named[:MOST_NAMED]) + (" ..." if named[MOST_NAMED:] else "")
     warnings.warn(
         f"These weights do not restore {listed}: what is not restored comes out as it came, and the second band of the "
         "quality raster says where it is still under cloud.",
