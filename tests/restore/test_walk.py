@@ -449,3 +449,10 @@ def test_a_scene_whose_bands_are_all_restored_has_one_quality_band_with_colours(
     with rasterio.open(result.quality) as quality:
         assert (quality.count, quality.descriptions) == (1, ("quality",))
         assert quality.colormap(1)[CLOUD_LEFT] == (255, 211, 127, 255)
+
+
+def test_what_is_no_data_under_thick_cloud_is_no_cloud_left() -> None:
+    image = np.full((3, 8, 8), 100, np.uint8)
+    image[:, 0, 6] = 0
+    out = restore_array(image, THIN_ONLY, clouds=LINE, options=RestoreOptions(dilate=0, feather=0, nodata=0))
+    assert out.quality[0, 5:].tolist() == [CLOUD_LEFT, NODATA, CLOUD_LEFT]
