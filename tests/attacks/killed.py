@@ -15,6 +15,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ import numpy as np
 import pystac  # noqa: F401  # loaded here, not in every child
 import torch
 
+from attcr.errors import SceneError
 from attcr.fleet.run import FleetOptions, run_fleet
 from attcr.restore import RestoreOptions, restore_scene
 from fake_fleets import bucket_contents, completed, contents, make_scenes, make_weights
@@ -87,9 +89,9 @@ class Restore:
     def run(self, out: Path) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         out.mkdir(exist_ok=True)
-        if (out / "o.json").exists() and not (out / ".o.tif.attcr").exists():
-            return  # it had come to its end
-        restore_scene(self.source, out / "o.tif", Counting(), options=self.options, resume=True)
+        ended = (out / "o.json").exists() and not (out / ".o.tif.attcr" / "state.json").exists()
+        with suppress(SceneError) if ended else nullcontext():  # it says that the files exist
+            restore_scene(self.source, out / "o.tif", Counting(), options=self.options, resume=True)
 
     def contents(self, out: Path) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} if out.exists() else {}

@@ -1,6 +1,7 @@
 """Files with changed bytes and tags are restored or refused in a line; none crashes, hangs or leaves anything."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from counts import Record, seeds_of
 
 from fake_fleets import environment
 
+LIBGEOTIFF = re.compile(r"Error: Key \d+ of unknown type\.$")
+"""What the library below GDAL prints by itself."""
 SCRIPT = Path(__file__).with_name("mutated.py")
 
 
@@ -34,4 +37,5 @@ def test_mutated_files_are_restored_or_refused_in_a_line(tmp_path: Path) -> None
     record.check()
     if len(seeds) > 100:
         assert min(record.counts["restored"], record.counts["refused"]) > 0.2 * len(seeds), record.counts
-    assert not errors.read_bytes(), "GDAL or Python wrote to stderr past the library"
+    lines = [line for line in errors.read_text(errors="replace").splitlines() if not LIBGEOTIFF.match(line)]
+    assert not lines, "GDAL or Python wrote to stderr past the library"

@@ -151,6 +151,21 @@ def held(folder: Path, target: Path) -> Iterator[None]:
         os.close(handle)
 
 
+def remove(folder: Path) -> None:
+    """Remove a working folder, its state last: as long as that is there, a run that is killed meanwhile is taken up."""
+    for path in folder.iterdir():
+        if path.name != "state.json":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    shutil.rmtree(folder)
+
+
+def remove_leftover(folder: Path, target: Path) -> None:
+    """Remove what a run that was killed while it removed its folder left of it: a folder without a state."""
+    if folder.is_dir() and not folder.is_symlink() and not (folder / "state.json").exists():
+        with held(folder, target):
+            shutil.rmtree(folder)
+
+
 def take_up(
     folder: Path, fingerprint: str, *, resume: bool, strips: Collection[int], width: int, checksum: Checksum
 ) -> State:

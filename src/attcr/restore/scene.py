@@ -21,7 +21,16 @@ from attcr.restore.options import RestoreOptions
 from attcr.restore.outputs import Outputs
 from attcr.restore.prepare import Prepared, Source, check_target, prepare
 from attcr.restore.publish import Preview, layers_of, publish, told_references
-from attcr.restore.resume import State, checksum_of, checksum_of_file, held, read_state, take_up
+from attcr.restore.resume import (
+    State,
+    checksum_of,
+    checksum_of_file,
+    held,
+    read_state,
+    remove,
+    remove_leftover,
+    take_up,
+)
 from attcr.restore.walk import CLOUD_LEFT, NODATA, ORIGINAL, QUALITY_NAMES, Array, Strip
 from attcr.scenes import write
 from attcr.scenes.clouds.find import CLOUDS
@@ -114,6 +123,8 @@ def restore_scene(
     target = Path(target)
     began = time.perf_counter()
     with gdal(), prepare(source, model, options) as job:
+        if resume and Outputs(target).item.exists():
+            remove_leftover(Outputs(target).folder, target)
         outputs = check_target(job, target, overwrite=overwrite or (resume and was_publishing(job, target)))
         folder = outputs.folder
         _log.info(
@@ -131,7 +142,7 @@ def restore_scene(
                 if not resume or isinstance(error, AllCloudError):
                     shutil.rmtree(folder, ignore_errors=True)
                 raise
-            shutil.rmtree(folder)
+            remove(folder)
     return replace(result, seconds=time.perf_counter() - began)
 
 
