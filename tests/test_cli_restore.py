@@ -157,7 +157,7 @@ except SystemExit:
 
 
 def test_several_pictures_go_into_a_folder_and_a_bad_one_stops_no_other(tmp_path: Path, weights: Path) -> None:
-    first = make(tmp_path / "a.png", noise("uint8", (3, 40, 40)), driver="PNG")
+    first = make(tmp_path / "a.png", np.full((3, 40, 40), 120, np.uint8), driver="PNG")
     floats = np.linspace(0.1, 0.9, 4800, dtype=np.float32).reshape(3, 40, 40)
     last = make(tmp_path / "c.tif", floats, photometric="RGB", **UTM)
     (tmp_path / "b.tif").write_text("no raster")
