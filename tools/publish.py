@@ -62,9 +62,10 @@ WORDS = {
         "real cloudy image (tools/s2_thin/README.md)",
         (
             "thick cloud, which hides the ground: it is left bright or smeared; take another date",
-            "cloud shadow, which is lightened little, and the cores of dense cirrus, which may come out too dark",
-            "bright sand and salt without a mask: taken for haze, they are darkened by 0.018 of reflectance on average",
-            "NDVI under thin cloud over arid land, whose error grew from 0.014 to 0.020 (docs/results/s2-thin.md)",
+            "cloud shadow as if it were never there: about half of its error stays, and it comes out smooth",
+            "bright sand and salt without a mask: taken for haze, they are darkened by 0.017 of reflectance on average",
+            "thin cloud over arid land: there it gains little or nothing, and the error of NDVI grew from 0.014 to "
+            "0.021 on 8 places (docs/results/s2-thin.md)",
             "measuring surfaces under cloud: reflectance there is estimated, with its expected error beside it",
         ),
     ),
