@@ -27,7 +27,7 @@ ray = pytest.importorskip("ray")
 psutil = pytest.importorskip("psutil")
 
 OPTIONS = RestoreOptions(tile=64, overlap=8, mask="none")
-SETTINGS = ("--set", "tile=64", "--set", "overlap=8")
+SETTINGS = ("--set", "tile=64", "--set", "overlap=8", "--set", "mask=none")
 NODE = {"num_cpus": 8, "object_store_memory": 80 << 20}
 
 
