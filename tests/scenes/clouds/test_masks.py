@@ -9,7 +9,7 @@ from attcr.scenes.clouds.masks import CLEAR, CLOUD, THICK, THIN
 
 def test_scl_classes_are_those_of_the_product_specification() -> None:
     scl = np.arange(12, dtype=np.uint8)
-    wanted = [CLEAR, CLEAR, CLEAR, THIN, CLEAR, CLEAR, CLEAR, CLEAR, THICK, THICK, THIN, CLEAR]
+    wanted = [CLEAR, CLEAR, CLEAR, THIN, CLEAR, CLEAR, CLEAR, CLEAR, CLOUD, THICK, THIN, CLEAR]
     assert masks.classes_of_scl(scl).tolist() == wanted
 
 

@@ -17,10 +17,13 @@ CLOUD = 3
 
 
 def classes_of_scl(scl: Array) -> Classes:
-    """Read Sentinel-2's scene classification: 8 and 9 are thick cloud, 10 is cirrus, 3 is shadow."""
+    """Read Sentinel-2's scene classification: 9 is thick cloud, 8 cloud of any thickness, 10 cirrus, 3 shadow.
+
+    Classes 8 and 9 say how likely cloud is: what is of medium probability (8) is often a veil.
+    """
     table = np.zeros(256, np.uint8)
     table[[3, 10]] = THIN
-    table[[8, 9]] = THICK
+    table[8], table[9] = CLOUD, THICK
     return table[np.clip(scl, 0, 255).astype(np.uint8)]
 
 
