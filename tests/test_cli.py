@@ -78,7 +78,7 @@ def test_help_names_the_data_sets_and_networks(monkeypatch: pytest.MonkeyPatch) 
         assert f"rice1, {', '.join(list(DATASETS)[1:-1])}, meadows" in words(
             runner.invoke(app, [command, "--help"]).output
         )
-    assert "attcr, ablation, spagan" in words(runner.invoke(app, ["info", "--help"]).output)
+    assert "attcr, ablation, restormer, spagan" in words(runner.invoke(app, ["info", "--help"]).output)
 
 
 def words(text: str) -> str:
