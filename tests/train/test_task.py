@@ -64,7 +64,7 @@ def test_recomputed_blocks_give_the_same_gradients() -> None:
 
 
 def test_a_network_and_its_settings_are_checked_by_name() -> None:
-    with pytest.raises(ConfigError, match="no network 'unet'; there are attcr, ablation, spagan"):
+    with pytest.raises(ConfigError, match="no network 'unet'; there are attcr, ablation, restormer, spagan"):
         RestorationTask("unet")
     with pytest.raises(ConfigError, match="attcr has no setting width; it has in_channels"):
         RestorationTask("attcr", {"width": 8})
