@@ -72,6 +72,19 @@ def test_more_threads_than_heads_cut_the_sequence(width: int) -> None:
 
 
 @needs_kernel
+def test_the_output_does_not_depend_on_the_number_of_threads() -> None:
+    qkv = [x.detach() for x in make_qkv(1, 2, 9001, 24)]
+    before, results = torch.get_num_threads(), []
+    try:
+        for threads in (1, 7):
+            torch.set_num_threads(threads)
+            results.append(triangular_attention(*qkv, impl="kernel"))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(*results)
+
+
+@needs_kernel
 def test_rounding_does_not_grow_with_the_number_of_tokens() -> None:
     for width in WIDTHS:
         q, k, v = (x.detach()[:, :, :1].expand(1, 2, 2**16, 12).contiguous() for x in make_qkv(1, 2, 1, 12))
