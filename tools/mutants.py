@@ -764,6 +764,24 @@ RESTORE = [
         ("no-hint", 'hint = f" Published weights', 'hint = "" and f" Published weights'),
     ),
     *of(
+        "predict/predictor.py",
+        ("tests/predict/test_predictor.py",),
+        ("raises-all-bands", "np.maximum(_box_mean(change).min(axis=1, keepdims=True), 0)", "np.float32(0)"),
+        ("most-raised-band", "_box_mean(change).min(axis=1", "_box_mean(change).max(axis=1"),
+        (
+            "lifts-what-darkens",
+            "np.maximum(_box_mean(change).min(axis=1, keepdims=True), 0)",
+            "_box_mean(change).min(axis=1, keepdims=True)",
+        ),
+        ("for-all-weights", "if not spec.only_light:", "if False:"),
+        ("spread-lowered", "lowered[:, :bands] -= gain", "lowered -= gain"),
+        (
+            "mean-to-one-side",
+            "reach[axis] = (NEIGHBOURHOOD // 2 + 1, NEIGHBOURHOOD // 2)",
+            "reach[axis] = (NEIGHBOURHOOD, 1)",
+        ),
+    ),
+    *of(
         "predict/torch.py",
         ("tests/predict/test_torch.py",),
         (

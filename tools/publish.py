@@ -77,7 +77,9 @@ WORDS = {
         "(docs/data.md, docs/results/rgb-thin.md)",
         (
             "thick cloud, which hides the ground: it will be left or smeared",
-            "cloud shadow, smoke, snow and ice, which it has not seen",
+            "cloud shadow, which stays: no neighbourhood becomes brighter in every band; smoke, snow and ice, which it "
+            "has not seen",
+            "slight haze over sea, where it may darken too much",
             "measuring surfaces under cloud: reflectance there is estimated, not observed",
         ),
     ),
