@@ -162,6 +162,8 @@ def _training(provenance: dict[str, Any]) -> str:
         if isinstance(crop, dict)
         else f"{crop} px"
     )
+    if provenance.get("first_steps"):
+        crops = f"{provenance['first_steps']} of {provenance['first_crop']} px, the rest of {crops}"
     shrinks = [shrink for shrink in provenance.get("shrinks", [1]) if shrink > 1]
     smaller = f", at full size or averaged down by {', '.join(map(str, shrinks))}" if shrinks else ""
     started = f"from {Path(provenance['start_from']).stem}, " if provenance.get("start_from") else ""
