@@ -85,3 +85,15 @@ def test_only_the_chunks_asked_for_are_run() -> None:
 def test_an_array_without_rows_and_columns_is_refused() -> None:
     with pytest.raises(ShapeError, match="Select one time"):
         xr.DataArray(np.zeros((2, 3, 4, 5)), dims=("time", "band", "y", "x")).attcr.restore(Same())
+
+
+def test_bands_are_found_by_the_names_of_their_coordinate() -> None:
+    values = (2000 + 500 * noise("float32", (3, 40, 48))).astype(np.uint16)
+    options = RestoreOptions(sensor="s2-l2a", tile=48, overlap=12)
+    expected = restore_array(values, "s2-thin", bands=("red", "green", "blue"), options=options).image
+    for chunks in ({}, {"y": 40, "x": 20}):
+        out = labelled(values, **chunks).attcr.restore("s2-thin", options=options)
+        assert np.array_equal(out.values, expected)
+    numbered = labelled(values).assign_coords(band=[1, 2, 3])
+    with pytest.raises(ShapeError, match="3 bands and the network takes 13"):
+        numbered.attcr.restore("s2-thin", options=options)

@@ -680,7 +680,18 @@ RESTORE = [
         ("blank-in-one-band", "data &= (values != blank).any(axis=0)", "data &= (values != blank).all(axis=0)"),
         ("tensor-loses-its-batch", ".reshape(image.shape)", ""),
         ("opaque-is-lost", "np.concatenate([array, planes[3:]])", "array"),
-        ("any-number-of-bands", "if image.shape[0] != len(wanted) or needed:", "if needed:"),
+        (
+            "any-number-of-bands",
+            "if needed or (bands is None and image.shape[0] != len(wanted)):",
+            "if needed:",
+        ),
+        (
+            "other-bands-lost",
+            "restored[chosen, inside] = strip.values",
+            "restored[: len(chosen), inside] = strip.values",
+        ),
+        ("too-few-names", "len(bands) != image.shape[0]", "len(bands) > image.shape[0]"),
+        ("level-untold", 'if bands is None and not spec.of_kind("level"):', "if bands is None:"),
         ("hwc-is-not-turned-back", "lambda array: array.transpose(1, 2, 0)", "lambda array: array"),
     ),
     *of(

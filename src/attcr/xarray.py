@@ -45,7 +45,8 @@ class RestoreAccessor:
     ) -> xr.DataArray:
         """Give the array without cloud; dims, coords, attrs, encoding and type stay.
 
-        `model` and the order of the bands are as `attcr.restore_array` takes them.
+        `model` is as `attcr.restore_array` takes it. Bands are found by the names in the band coordinate
+        (`["B02", "B03", ...]`); where it has none, they are those that the network takes, in its order.
         `clouds` (rows, columns) is 0 where it is clear, 1 under thin cloud, 2 under thick; True is cloud of any kind.
         No mask is made here: without one every pixel goes through the network. An array that is chunked by dask stays
         lazy and is restored chunk by chunk, each with the pixels around it that its tiles touch, so that the result
@@ -62,10 +63,11 @@ class RestoreAccessor:
                 raise ShapeError(f"clouds has dims {clouds.dims}; expected {row!r} and {col!r}.")
             cloudy = clouds.transpose(row, col).data
         if hasattr(array.data, "dask"):
-            data = _restore_chunks(array.data, predictor, cloudy, options)
+            data = _restore_chunks(array.data, predictor, cloudy, _names(array, band), options)
         else:
             seen = None if cloudy is None else np.asarray(cloudy)
-            data = restore_array(np.asarray(array.data), predictor, clouds=seen, options=options).image
+            names = _names(array, band)
+            data = restore_array(np.asarray(array.data), predictor, clouds=seen, bands=names, options=options).image
         restored: xr.DataArray = array.copy(data=data).transpose(*self._array.dims)
         restored.encoding = dict(self._array.encoding)
         return restored
@@ -83,6 +85,12 @@ class RestoreAccessor:
         return rest[0], row, col
 
 
+def _names(array: xr.DataArray, band: Hashable) -> list[str] | None:
+    """Give the bands' names, if the coordinate has text."""
+    values = array.coords[band].values.tolist() if band in array.coords else []
+    return values if values and all(isinstance(value, str) for value in values) else None
+
+
 def _nodata(array: xr.DataArray) -> float | None:
     for place in (array.attrs, array.encoding):
         if place.get("_FillValue") is not None:
@@ -90,7 +98,9 @@ def _nodata(array: xr.DataArray) -> float | None:
     return None
 
 
-def _restore_chunks(data: Any, predictor: Predictor, clouds: Any, options: RestoreOptions) -> Any:
+def _restore_chunks(
+    data: Any, predictor: Predictor, clouds: Any, bands: Sequence[str] | None, options: RestoreOptions
+) -> Any:
     """Give the restored dask array: one task a chunk of rows and columns."""
     import dask.array as da
     from dask.delayed import delayed
@@ -110,7 +120,7 @@ def _restore_chunks(data: Any, predictor: Predictor, clouds: Any, options: Resto
             needs = (part.needs.rows, part.needs.cols)
             near = data[:, needs[0], needs[1]].rechunk(-1)
             cloudy = None if clouds is None else da.asarray(clouds)[needs].rechunk(-1)
-            task = restore(near, shared, part, cloudy, options)
+            task = restore(near, shared, part, cloudy, bands, options)
             line.append(da.from_delayed(task, (count, rows, cols), data.dtype))
         lines.append(line)
     return da.block(lines) if lines else data
@@ -122,7 +132,12 @@ def _places(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _restore_chunk(
-    image: Array, predictor: Predictor, part: Part, clouds: Array | None, options: RestoreOptions
+    image: Array,
+    predictor: Predictor,
+    part: Part,
+    clouds: Array | None,
+    bands: Sequence[str] | None,
+    options: RestoreOptions,
 ) -> Array:
-    restored = restore_tiles(np.asarray(image), predictor, part.grid, clouds=clouds, options=options)
+    restored = restore_tiles(np.asarray(image), predictor, part.grid, clouds=clouds, bands=bands, options=options)
     return np.asarray(restored.image[:, part.window.rows, part.window.cols])
