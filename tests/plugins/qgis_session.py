@@ -8,6 +8,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 ASKED = json.loads(Path(sys.argv[1]).read_text())
 sys.path[:0] = ["/usr/share/qgis/python/plugins", "/usr/share/qgis/python"]
@@ -15,6 +16,7 @@ sys.path[:0] = ["/usr/share/qgis/python/plugins", "/usr/share/qgis/python"]
 from qgis.core import (  # noqa: E402
     QgsApplication,
     QgsProcessingContext,
+    QgsProcessingException,
     QgsProcessingFeedback,
     QgsProcessingModelAlgorithm,
     QgsProcessingModelChildAlgorithm,
@@ -166,6 +168,49 @@ def case_weights() -> dict:
         {"INPUT": ASKED["scene"], "SENSOR": "s2-l2a", "REPORT": str(FOLDER / "weights.html")},
     )
     return {"weights": done["WEIGHTS"], "report": Path(done["REPORT"]).read_text()}
+
+
+def case_options() -> dict:
+    """The command that the parameters make, and what a program that is no attcr ends in."""
+    asked = {
+        **SCENE,
+        "INPUT": ASKED["scene"],
+        "WEIGHTS": "rgb-thin",
+        "WEIGHTS_FILE": "hf://me/mine",
+        "REFERENCES": [ASKED["scl"], ASKED["scene"]],
+        "UNSEEN": "fill",
+        "BANDS": "3,2,1",
+        "EXTRA": "--dilate 12",
+        "OUTPUT": str(FOLDER / "options.tif"),
+    }
+    feedback, told = Feedback(), ""
+    ProcessingConfig.setSettingValue("ATTCR_ENVIRONMENT", "/bin/false")
+    try:
+        processing.run("attcr:removeclouds", asked, feedback=feedback)
+    except QgsProcessingException as error:
+        told = str(error)
+    ProcessingConfig.setSettingValue("ATTCR_ENVIRONMENT", ASKED["attcr"])
+    return {"command": feedback.lines[0], "told": told}
+
+
+def case_addresses() -> dict:
+    """What attcr is given of layers as QGIS names them."""
+    from attcr_clouds.scene import address_of
+
+    told = []
+    for provider, source in (
+        ("gdal", "/data/scene.tif|option:NUM_THREADS=2"),
+        ("gdal", "SENTINEL2_L2A:/data/S2A.SAFE/MTD_MSIL2A.xml:10m:EPSG_32633"),
+        ("gdal", "SENTINEL2_L1C:/vsizip//data/S2A.zip/S2A.SAFE/MTD_MSIL1C.xml:TCI:EPSG_32633"),
+        ("gdal", "SENTINEL2_L1C:C:/data/MTD_MSIL1C.xml:20m:EPSG_32633"),
+        ("wms", "url=https://tiles.example"),
+    ):
+        layer = SimpleNamespace(providerType=lambda p=provider: p, source=lambda s=source: s, name=lambda: "a layer")
+        try:
+            told.append(address_of(layer))
+        except QgsProcessingException as error:
+            told.append(str(error))
+    return {"told": told}
 
 
 def case_model() -> dict:

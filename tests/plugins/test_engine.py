@@ -158,9 +158,16 @@ def test_what_is_no_earlier_result_is_not_replaced(tmp_path: Path, out: Path, ta
 def test_an_input_is_never_replaced(tmp_path: Path, out: Path) -> None:
     program = fake(tmp_path, GOOD)
     restore(program, out / "clear.tif")
-    (out / "link.tif").symlink_to(out / "clear_quality.tif")
+    (tmp_path / "alias").symlink_to(out)
     with pytest.raises(engine.EngineError, match=r"clear_quality\.tif is an input"):
-        restore(program, out / "clear.tif", inputs=[str(out / "link.tif")])
+        restore(program, tmp_path / "alias" / "clear.tif", inputs=[str(out / "clear_quality.tif")])
+
+
+def test_the_files_of_another_result_are_not_replaced(tmp_path: Path, out: Path) -> None:
+    restore(fake(tmp_path, GOOD.replace('".tif", ', '".png", ')), out / "clear.png")
+    with pytest.raises(engine.EngineError, match=r"is of no earlier result clear\.tif"):
+        restore(fake(tmp_path, GOOD), out / "clear.tif")
+    assert not (out / "clear.tif").exists()
 
 
 def test_a_cancelled_run_leaves_nothing_and_an_earlier_result_as_it_was(tmp_path: Path, out: Path) -> None:

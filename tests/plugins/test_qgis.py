@@ -21,7 +21,7 @@ PYTHON = "/usr/bin/python3"
 """Debian's own, for which its QGIS is built."""
 PROCESS = "qgis_process.bin"
 """Debian's wrapper of it takes its options as an algorithm."""
-CASES = ("installed", "weights", "layers", "cancelled", "refused", "model", "batch")
+CASES = ("installed", "options", "addresses", "weights", "layers", "cancelled", "refused", "model", "batch")
 CIRRUS = Window(224 + 660, 128 + 945, 96, 96)
 
 
@@ -155,6 +155,22 @@ def test_what_cannot_be_done_is_refused_in_words(told: dict[str, Any]) -> None:
 def test_the_weights_that_fit_are_told(told: dict[str, Any]) -> None:
     assert told["weights"]["weights"] == "s2-thin"
     assert "removes thin cloud from blue (B02)" in told["weights"]["report"]
+
+
+def test_every_parameter_reaches_attcr(told: dict[str, Any], desk: Path) -> None:
+    scene, scl, target = desk / "scene.tif", desk / "scl.tif", desk / "out" / "options.tif"
+    assert told["options"]["command"] == (
+        f"/bin/false restore {scene} {target} --weights hf://me/mine --mask scl={scl} --reference {scl} "
+        f"--reference {scene} --sensor s2-l2a --bands 3,2,1 --unseen fill --dilate 12"
+    )
+    assert told["options"]["told"] == "/bin/false ended with code 1 and said: nothing"
+
+
+def test_layers_are_told_by_the_file_or_product_behind_them(told: dict[str, Any]) -> None:
+    *addresses, refused = told["addresses"]["told"]
+    products = ["/data/S2A.SAFE/MTD_MSIL2A.xml", "/data/S2A.zip", "C:/data/MTD_MSIL1C.xml"]
+    assert addresses == ["/data/scene.tif", *products]
+    assert "comes from 'wms', not from a raster file" in refused
 
 
 def test_a_model_runs_from_its_file(told: dict[str, Any], by_hand: dict[str, bytes], desk: Path) -> None:

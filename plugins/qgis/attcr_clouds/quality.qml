@@ -1,7 +1,7 @@
 <!DOCTYPE qgis PUBLIC 'http://mrcc.com/qgis.dtd' 'SYSTEM'>
 <qgis version="3.22" styleCategories="Symbology">
   <pipe>
-    <rasterrenderer type="paletted" band="1" opacity="1" alphaBand="-1" nodataColor="">
+    <rasterrenderer type="paletted" band="1" opacity="0.5" alphaBand="-1" nodataColor="">
       <rasterTransparency/>
       <minMaxOrigin>
         <limits>None</limits>

@@ -38,7 +38,7 @@ WEIGHTS, WEIGHTS_FILE, MASK, MASK_LAYER = "WEIGHTS", "WEIGHTS_FILE", "MASK", "MA
 REFERENCES, UNSEEN, BANDS, EXTRA = "REFERENCES", "UNSEEN", "BANDS", "EXTRA"
 OUTPUT, QUALITY = "OUTPUT", "QUALITY"
 FITTING, PUBLISHED, NO_WEIGHTS = "those that fit", ("s2-thin", "rgb-thin", "rice2-small"), "none"
-CHOSEN_MASK, MASKS = "chosen", ("scl", "qa_pixel", "csmask", "s2cloudless", "auto", "none")
+CHOSEN_MASK, MASKS = "best available", ("scl", "qa_pixel", "csmask", "s2cloudless", "auto", "none")
 UNSEEN_CHOICES = ("keep", "fill", "nodata")
 
 HELP = """
@@ -49,9 +49,10 @@ cloud changes. A quality layer says what was reconstructed, what is still cloud 
 names them and says why. <i>none</i> uses no network: clouds are only filled from images of other dates. Weights of your
 own, or from hf://OWNER/NAME or a URL, go into <i>Other weights</i>.</p>
 <h3>Where the clouds are</h3>
-<p><i>chosen</i> takes the product's own mask, else a detector that is installed and fits, else <i>auto</i> (what is
-bright and grey). With a mask layer, whatever is not 0 in it is cloud; with <i>scl</i> or <i>qa_pixel</i> the layer is
-read as Sentinel-2's scene classification or Landsat's QA_PIXEL. <i>none</i>: every pixel goes through the network.</p>
+<p><i>best available</i> is the product's own mask, else a detector that is installed and fits, else <i>auto</i> (what
+is bright and grey). With a mask layer, whatever is not 0 in it is cloud; with <i>scl</i> or <i>qa_pixel</i> the layer
+is read as Sentinel-2's scene classification or Landsat's QA_PIXEL. <i>none</i>: every pixel goes through the
+network.</p>
 <h3>Images of other dates</h3>
 <p>Under thick cloud one image holds nothing. Images of the same place fill it, but for their own clouds.</p>
 <h3>Cloud that cannot be removed</h3>
@@ -59,7 +60,7 @@ read as Sentinel-2's scene classification or Landsat's QA_PIXEL. <i>none</i>: ev
 it no data.</p>
 <h3>Output</h3>
 <p>Beside the output are written NAME_quality.tif, NAME_preview.png and NAME.json, which says how it was made.</p>
-"""
+""".replace("\n", " ")  # QGIS would break the lines here
 
 
 class RemoveClouds(QgsProcessingAlgorithm):
@@ -107,7 +108,7 @@ class RemoveClouds(QgsProcessingAlgorithm):
         other = QgsProcessingParameterFile(
             WEIGHTS_FILE, "Other weights (a file, hf://OWNER/NAME or a URL)", optional=True
         )
-        other.setFileFilter("Weights (*.safetensors *.onnx *.xml);;All files (*.*)")
+        other.setFileFilter("Weights (*.safetensors *.onnx *.xml);;All files (*)")
         self.addParameter(advanced(other))
         unseen = QgsProcessingParameterEnum(
             UNSEEN,
@@ -198,8 +199,9 @@ class RemoveClouds(QgsProcessingAlgorithm):
         except EngineError as error:
             raise QgsProcessingException(str(error)) from error
         if result is None:
+            feedback.pushInfo("Stopped: nothing was written.")
             return {}
-        feedback.pushInfo(f"Weights: {result.get('weights')}; clouds: {result.get('mask')}")
+        feedback.pushInfo(f"Clouds by: {result.get('mask')}")
         for line in told_pixels(result):
             feedback.pushInfo(line)
         quality = target.with_name(f"{target.stem}_quality.tif")

@@ -31,10 +31,9 @@ _IN_ARCHIVE = re.compile(r"^/vsi(?:zip|tar)/(?P<file>.+?\.(?:zip|tar))(?:/.*)?$"
 def add_scene(algorithm: QgsProcessingAlgorithm) -> None:
     """Add what says which scene is meant."""
     algorithm.addParameter(QgsProcessingParameterRasterLayer(INPUT, "Cloudy image (layer or file)", optional=True))
-    product = QgsProcessingParameterFile(
-        PRODUCT, "…or a product as downloaded (SAFE .zip or MTD_*.xml, Landsat .tar or *_MTL.txt)", optional=True
-    )
-    product.setFileFilter("Products (*.zip *.tar MTD_*.xml *_MTL.txt manifest.safe *.json);;All files (*.*)")
+    downloaded = "…or a product as downloaded (.zip, .tar, MTD_*.xml, *_MTL.txt)"
+    product = QgsProcessingParameterFile(PRODUCT, downloaded, optional=True)
+    product.setFileFilter("Products (*.zip *.tar MTD_*.xml *_MTL.txt manifest.safe *.json);;All files (*)")
     algorithm.addParameter(product)
 
 
