@@ -23,7 +23,7 @@ from fake_scenes import UTM, make
 
 SERVER = Path(__file__).with_name("file_server.py")
 SIDE = 128
-BANDS = ("B03", "B04", "B08")
+BANDS = ("B02", "B03", "B04")
 COLLECTION = "sentinel-2-l2a"
 
 

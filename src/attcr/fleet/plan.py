@@ -24,7 +24,7 @@ from attcr.fleet.store import split_url
 from attcr.predict import open_predictor
 from attcr.products import BAND_IN_NAME
 from attcr.restore.options import RestoreOptions
-from attcr.scenes.candidates import Candidate, Share, Wanted, candidate_of, choose, look, rank, read_mask
+from attcr.scenes.candidates import Candidate, Share, Wanted, candidate_of, choose, few_requests, look, rank, read_mask
 from attcr.scenes.clouds.masks import CLEAR
 from attcr.scenes.dataset import gdal
 from attcr.scenes.open import SUFFIXES, open_scene
@@ -109,7 +109,7 @@ def _references_of(
     """Give the references of one scene; what was looked at for others of its grid is not read again."""
     assert scene.mask is not None, "scenes without a mask come without references"
     try:
-        with gdal(), open_scene(scene.mask[1], vrt="never") as opened:
+        with gdal(), few_requests(), open_scene(scene.mask[1], vrt="never") as opened:
             profile = opened.profile
             data, classes = read_mask(*scene.mask, profile)
     except AttcrError:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.addresses import local_file, redact
+from attcr.dates.choose import choose_dates, nearness
 from attcr.errors import MissingExtraError, SceneError
 from attcr.scenes.clouds.masks import CLEAR, Classes, classes_of_qa_pixel, classes_of_raster, classes_of_scl
 from attcr.scenes.dataset import open_dataset, reading
@@ -34,12 +35,6 @@ Share = NDArray[np.float32]
 
 COARSE = 256
 """Cells along the longer side of a scene, on which clouds are compared."""
-HALF_LIFE = 60
-"""Days after which another date counts half."""
-OTHER_SIDE, AGAIN = 0.25, 0.05
-"""What a cell is worth that a chosen date sees already: from the other side in time, and from the same."""
-LEAST = 0.01
-"""Part of the cloud that a date must add to be taken."""
 LOOKED_AT = 4
 """Dates that are looked at for each one that may be taken."""
 SAME_PASS = timedelta(hours=1)
@@ -153,9 +148,9 @@ def rank(wanted: Wanted, candidates: Iterable[Candidate], days: float) -> list[C
     return sorted(unique.values(), key=lambda one: (-promise(one), one.taken, one.id))
 
 
-def nearness(days: float) -> float:
-    """Give what another date is worth, 1 on the same day."""
-    return 1 / (1 + abs(days) / HALF_LIFE)
+def few_requests() -> Any:
+    """Keep GDAL from asking for what may lie beside a file."""
+    return rasterio.Env(GDAL_DISABLE_READDIR_ON_OPEN="EMPTY_DIR")
 
 
 def read_mask(kind: str, href: str, profile: Profile) -> tuple[NDArray[np.bool_], Classes]:
@@ -165,7 +160,7 @@ def read_mask(kind: str, href: str, profile: Profile) -> tuple[NDArray[np.bool_]
     """
     blank = 1 if kind == "qa_pixel" else 0
     with (
-        rasterio.Env(GDAL_DISABLE_READDIR_ON_OPEN="EMPTY_DIR"),
+        few_requests(),
         reading(redact(href)),
         open_dataset(href, "never") as dataset,
         _on_grid(dataset, profile, blank) as seen,
@@ -225,39 +220,18 @@ def choose(
 ) -> list[Candidate]:
     """Give at most so many of the candidates that together see the most of the ground under a scene's clouds.
 
-    First the one that sees most of it, then always the one that adds most, near dates before far ones. Of what is seen
-    already, a date from the other side in time adds a little, and one more from the same side less.
+    Of those that promise most a few times as many are looked at.
     """
     seen: dict[Candidate, Share] = {}
     for one in ranked:
         share = look_at(one, wanted.profile)
         if share is not None:
-            seen[one] = np.where(wanted.cloud, share, 0).astype(np.float32)
+            seen[one] = share
         if len(seen) >= LOOKED_AT * most:
             break
-    chosen: list[Candidate] = []
-    unseen = {side: wanted.cloud.astype(np.float32) for side in ("before", "after")}
-    cells = max(int(wanted.cloud.sum()), 1)
-    while seen and len(chosen) < most:
-        worth = {one: _adds(share, unseen, one.days_from(wanted.taken)) / cells for one, share in seen.items()}
-        best = max(worth, key=lambda one: (worth[one], one.taken, one.id))
-        if worth[best] < LEAST:
-            break
-        chosen.append(best)
-        unseen[_side(best.days_from(wanted.taken))] *= 1 - seen.pop(best)
-    return chosen
-
-
-def _side(days: float) -> str:
-    return "after" if days > 0 else "before"
-
-
-def _adds(share: Share, unseen: Mapping[str, Share], days: float) -> float:
-    """Give how many cells a date adds, by what they are worth."""
-    own = unseen[_side(days)]
-    other = unseen[_side(-days)]
-    cells = share * (own * other + OTHER_SIDE * own * (1 - other) + AGAIN * (1 - own))
-    return float(cells.sum(dtype=np.float64)) * nearness(days)
+    looked = list(seen)
+    days = [one.days_from(wanted.taken) for one in looked]
+    return [looked[i] for i in choose_dates(wanted.cloud, list(seen.values()), days, most)]
 
 
 def box_around(cloud: NDArray[np.bool_], footprint: Sequence[float]) -> tuple[float, ...]:
