@@ -124,6 +124,7 @@ def restore_tiles(
     product = options.named_sensor() or recognise({}, image.dtype, (1.0,), (0.0,))
     if product is None:
         raise SceneError(f"{image.dtype} values could be any product's: give RestoreOptions(sensor=...).")
+<<<<<<< HEAD
     places = _places(image, predictor.spec, product, bands)
     slots = [slot for slot in predictor.spec.bands if slot.name in places]
     names = [slot.name for slot in slots]
@@ -131,6 +132,10 @@ def restore_tiles(
     seen = image if chosen == list(range(image.shape[0])) else image[chosen]
     rows = _ArrayRows(seen, options.nodata)
     corner = seen[:, :1024, :1024]
+=======
+    rows = ArrayRows(image, options.nodata)
+    corner = image[:, :1024, :1024]
+>>>>>>> h-auto
     check_values(product, corner, rows.valid(corner, 0))
     if options.sensor is None and could_be_picture(product, {}, names):
         check_floats(corner, rows.valid(corner, 0))
@@ -182,18 +187,23 @@ def _cloud_map(
 
 
 @dataclass(frozen=True)
-class _ArrayRows:
+class ArrayRows:
+    """Rows of an image in memory, read as a scene's are."""
+
     values: Array
     nodata: float | None
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        """Type of the values."""
         return self.values.dtype
 
     def read(self, top: int, bottom: int) -> Array:
+        """Give rows [top, bottom) as (C, rows, W)."""
         return self.values[:, top:bottom]
 
     def valid(self, values: Array, top: int, *, blank: float | None = None) -> NDArray[np.bool_]:
+        """Say which of the values are data; `blank` is a product's value for none."""
         data = np.isfinite(values) if values.dtype.kind == "f" else np.ones(values.shape, bool)
         if self.nodata is not None and not np.isnan(self.nodata):
             data &= values != self.nodata
