@@ -697,7 +697,7 @@ RESTORE = [
     *of(
         "restore/options.py",
         ("tests/restore/test_array.py", "tests/restore/test_walk.py"),
-        ("batch-decides", 'not in ("device", "batch", "vrt")', 'not in ("device", "vrt")'),
+        ("batch-decides", '_ASIDE = ("device", "batch", "vrt", ', '_ASIDE = ("device", "vrt", '),
         ("defaults-in-the-digest", "if value != default[key]}", "}"),
         ("any-dtype", 'if self.dtype not in ("float32", "bfloat16", "float16"):', "if False:"),
         ("mask-with-its-signature", 'told["mask"] = redact(self.mask)', 'told["mask"] = self.mask'),

@@ -154,7 +154,7 @@ def _dates_of(stack: Any, masks: Any, when: Sequence[int], options: RestoreOptio
     fill = delayed(_fill_one, pure=False, nout=3)
     tasks = [fill(whole, clouds, when, at, options) for at in range(count)]
     kinds = (((bands, height, width), stack.dtype), ((height, width), np.uint8), ((height, width), np.int16))
-    return tuple(  # type: ignore[return-value]
+    return tuple(
         da.stack([da.from_delayed(task[i], shape, dtype) for task in tasks]) for i, (shape, dtype) in enumerate(kinds)
     )
 
