@@ -697,7 +697,7 @@ RESTORE = [
     *of(
         "restore/options.py",
         ("tests/restore/test_array.py", "tests/restore/test_walk.py"),
-        ("batch-decides", '_ASIDE = ("device", "batch", "vrt", ', '_ASIDE = ("device", "vrt", '),
+        ("batch-decides", '_ASIDE = ("device", "batch", "vrt",', '_ASIDE = ("device", "vrt",'),
         ("defaults-in-the-digest", "if value != default[key]}", "}"),
         ("any-dtype", 'if self.dtype not in ("float32", "bfloat16", "float16"):', "if False:"),
         ("mask-with-its-signature", 'told["mask"] = redact(self.mask)', 'told["mask"] = self.mask'),
@@ -1013,6 +1013,24 @@ DATES = [
         ("edges-count-fully", "_inwards(sound)[rows, cols] * np", "1.0 * np"),
         ("step-without-bound", "np.clip(seen - new, -LARGEST_STEP, LARGEST_STEP)", "(seen - new)"),
         ("step-outwards", "new + step, new)", "new - step, new)"),
+    ),
+    *of(
+        "dates/choose.py",
+        ("tests/dates/test_choose.py",),
+        ("clear-ground-counts", "np.where(cloud, share, 0)", "np.where(cloud | True, share, 0)"),
+        ("far-dates-alike", "return 1 / (1 + abs(days) / HALF_LIFE)", "return 1 / (1 + 0 * abs(days) / HALF_LIFE)"),
+        ("one-side-in-time", 'return "after" if days > 0 else "before"', 'return "after"'),
+        ("again-as-new", "OTHER_SIDE, AGAIN = 0.25, 0.05", "OTHER_SIDE, AGAIN = 1.0, 1.0"),
+        ("takes-what-adds-nothing", "if worth[best] < LEAST:", "if worth[best] < -LEAST:"),
+    ),
+    *of(
+        "scenes/candidates.py",
+        ("tests/scenes/test_candidates.py",),
+        ("same-pass", "SAME_PASS < apart <=", "apart <="),
+        ("any-tile", "not one.tile or one.tile == wanted.tile", "not one.tile or one.tile != ''"),
+        ("beyond-its-end", 'blank = 1 if kind == "qa_pixel" else 0', "blank = 0"),
+        ("no-data-is-clear", "return values > 1, classes_of_scl(values)", "return values >= 0, classes_of_scl(values)"),
+        ("files-of-this-machine", "not hrefs or any(local_file(href)", "not hrefs or any(None and local_file(href)"),
     ),
     *of(
         "restore/references.py",

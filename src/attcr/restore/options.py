@@ -22,6 +22,7 @@ DEFAULTS = 2
 """Counts changes of the defaults below: the digest names only what differs from them."""
 
 _ASIDE = ("device", "batch", "vrt", "reference_days")
+"""Options that do not decide the result: where and how it is computed and read, and how references were found."""
 
 
 @dataclass(frozen=True)
