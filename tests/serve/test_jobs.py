@@ -33,14 +33,12 @@ def by_service(client: Any, job: str) -> dict[str, str]:
     }
 
 
-def kills(
-    store: Path, seed: int, count: int, scenes: list[bytes], *arguments: str, worker: Any = None
-) -> dict[str, int]:
+def kills(store: Path, seed: int, count: int, scenes: list[bytes], *more: str, worker: Any = None) -> dict[str, int]:
     """Send scenes to a server that is killed again and again; give the job of each that was accepted, to its scene."""
     dice, accepted = random.Random(seed), {}
     waiting = list(enumerate(scenes))
     for _ in range(count):
-        with command(store, *arguments, worker=worker) as (process, url):
+        with command(store, *more, worker=worker) as (process, url):
             until = time.monotonic() + dice.uniform(0.5, 6)
             client = httpx.Client(base_url=url, timeout=10)
             while time.monotonic() < until:

@@ -157,9 +157,8 @@ def _read_tile(
 ) -> ImageData:
     x, y, z = at
     with Reader(path, dataset=opened[path]) as reader:
-        image: ImageData = reader.tile(
-            x, y, z, tilesize=size, indexes=tuple(indexes), resampling_method=how, reproject_method=how
-        )
+        options: Any = {"tilesize": size, "resampling_method": how, "reproject_method": how}
+        image: ImageData = reader.tile(x, y, z, indexes=tuple(indexes), **options)
         return image
 
 
