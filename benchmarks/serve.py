@@ -45,11 +45,15 @@ class Load:
         async with httpx.AsyncClient(base_url=url, timeout=120) as client:
             upload = (await client.post("/uploads", content=content)).json()["id"]
             while time.monotonic() < until:
-                try:
-                    await self.job(client, upload)
-                except Exception as error:  # the figure that must be nought
-                    self.errors[f"{type(error).__name__}: {error}"[:100]] += 1
-                    await asyncio.sleep(PAUSE)
+                await self.tried(client, upload)
+
+    async def tried(self, client: httpx.AsyncClient, upload: str) -> None:
+        """See a job to its end; whatever goes wrong is counted."""
+        try:
+            await self.job(client, upload)
+        except Exception as error:
+            self.errors[f"{type(error).__name__}: {error}"[:100]] += 1
+            await asyncio.sleep(PAUSE)
 
     async def job(self, client: httpx.AsyncClient, upload: str) -> None:
         began = time.monotonic()
@@ -71,17 +75,18 @@ class Load:
             await asyncio.sleep(PAUSE)
 
 
+def _size(process: psutil.Process) -> float:
+    try:
+        return float(process.memory_info().rss) / 2**20
+    except psutil.NoSuchProcess:
+        return 0.0
+
+
 async def watch(pid: int, until: float) -> list[tuple[float, float]]:
     """Give the memory of the server, and of it with all its processes, in MiB, every second."""
     seen, server = [], psutil.Process(pid)
     while time.monotonic() < until:
-        family = [server, *server.children(recursive=True)]
-        sizes = []
-        for one in family:
-            try:
-                sizes.append(one.memory_info().rss / 2**20)
-            except psutil.NoSuchProcess:
-                sizes.append(0.0)
+        sizes = [_size(one) for one in (server, *server.children(recursive=True))]
         seen.append((sizes[0], sum(sizes)))
         await asyncio.sleep(1)
     return seen
