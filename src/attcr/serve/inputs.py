@@ -274,7 +274,7 @@ def _pruned(item: dict[str, Any], asked: Asked) -> dict[str, Any]:
     """Give the assets that hold the bands asked for and the mask."""
     options = with_settings(RestoreOptions(), {k: v for k, v in asked.options.items() if k in ("bands", "mask")})
     try:
-        work = prune_item(work_of_item(item), bands=options.bands, mask=options.mask)  # type: ignore[arg-type]
+        work = prune_item(work_of_item(item), bands=options.bands, mask=options.mask)
         if work.problem or not work.item:
             return dict(item["assets"])
         return {name: item["assets"][name] for name in json.loads(work.item)["assets"]}

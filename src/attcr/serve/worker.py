@@ -87,10 +87,10 @@ class JobWorker(SceneWorker):
         self.notes = ()
         with warnings.catch_warnings():
             warnings.simplefilter("always", AttcrWarning)
-            warnings.showwarning = self._note
+            warnings.showwarning = self._note  # type: ignore[assignment]  # where it comes from is not told
             yield
 
-    def _note(self, message: Warning | str, category: type[Warning], *_: object) -> None:
+    def _note(self, message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
         text = " ".join(str(message).split())
         if issubclass(category, AttcrWarning) and text not in self.notes:
             self.notes = (*self.notes, text)
