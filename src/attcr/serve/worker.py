@@ -87,7 +87,7 @@ class JobWorker(SceneWorker):
         self.notes = ()
         with warnings.catch_warnings():
             warnings.simplefilter("always", AttcrWarning)
-            warnings.showwarning = self._note  # type: ignore[assignment]  # where it comes from is not told
+            warnings.showwarning = self._note
             yield
 
     def _note(self, message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
