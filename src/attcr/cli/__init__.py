@@ -13,6 +13,7 @@ from attcr.cli.export import export
 from attcr.cli.fleet import fleet
 from attcr.cli.networks import convert, gates, info, weights
 from attcr.cli.scenes import demo, restore
+from attcr.cli.serve import serve
 from attcr.cli.threads import spare_the_cores
 from attcr.cli.training import ablate, train
 from attcr.cli.voice import exit_code, one_line
@@ -44,7 +45,7 @@ def _root(
 
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
-for command in (demo, restore, weights, evaluate, audit, gates, info, convert, export, bench):
+for command in (demo, restore, weights, evaluate, audit, gates, info, convert, export, bench, serve):
     app.command(cls=Naming)(command)
 app.command(cls=Naming, context_settings=_PASSED_ON, add_help_option=False)(train)
 app.command(cls=Naming, context_settings=_PASSED_ON, add_help_option=False)(ablate)
@@ -54,7 +55,8 @@ EXTRAS = {
     "PIL": "data", "rasterio": "scenes", "rio_cogeo": "scenes", "pystac": "scenes", "scipy": "scenes",
     "torchmetrics": "eval", "skimage": "eval", "matplotlib": "eval", "lightning": "train", "jsonargparse": "train",
     "tensorboard": "train", "huggingface_hub": "hub", "fsspec": "hub", "obstore": "fleet", "pyarrow": "fleet",
-    "pystac_client": "fleet", "stac_geoparquet": "fleet", "ray": "ray", "onnxruntime": "onnx", "onnx": "onnx",
+    "pystac_client": "fleet", "stac_geoparquet": "fleet", "ray": "ray", "fastapi": "serve", "uvicorn": "serve",
+    "titiler": "serve", "prometheus_client": "serve", "onnxruntime": "onnx", "onnx": "onnx",
     "openvino": "openvino",
 }  # fmt: skip
 """Libraries that may not be installed, and what to install for each."""

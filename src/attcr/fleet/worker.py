@@ -10,7 +10,8 @@ import shutil
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -28,7 +29,7 @@ from attcr.fleet.store import Store
 from attcr.predict import Predictor, open_predictor
 from attcr.restore.blocks import join_blocks, restore_block
 from attcr.restore.options import RestoreOptions
-from attcr.restore.scene import restore_scene
+from attcr.restore.scene import Progress, restore_scene
 
 
 @dataclass(frozen=True)
@@ -172,8 +173,7 @@ class SceneWorker:
             fetched = self._fetch(wanted, options, folder / "in") if fetched is None else fetched
             source = lay_down(wanted, fetched, folder / "in")
             target = folder / "out" / f"{work.id}.tif"
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", AttcrWarning)
+            with self.hearing(work):
                 if work.block < work.blocks:
                     self._restore_block(work, source, folder / "block.zip", options)
                     return None
@@ -181,12 +181,24 @@ class SceneWorker:
                     blocks = self._fetch_blocks(work, folder / "block.zip")
                     result = join_blocks(source, blocks, target, self.predictor(options), options=options)
                 else:
-                    result = restore_scene(source, target, self.predictor(options), options=options)
+                    told = self.progress(work)
+                    result = restore_scene(source, target, self.predictor(options), options=options, progress=told)
             item = _item(json.loads(result.item.read_text()), work, fetched, self.job.weights_sha256)
             result.item.write_text(json.dumps(item, indent=2) + "\n")
             return sum(result.pixels.values()) / 1e6 if self.publish(work, result.item) else None
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def progress(self, work: Work) -> Callable[[Progress], None] | None:
+        """Give what hears how far a scene is; None where nobody asks."""
+        return None
+
+    @contextmanager
+    def hearing(self, work: Work) -> Iterator[None]:
+        """Hear the warnings about a scene: a fleet's are nobody's to read."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", AttcrWarning)
+            yield
 
     def _fetch(self, work: Work, options: RestoreOptions, folder: Path) -> Fetched:
         stop = threading.Event()

@@ -1,0 +1,249 @@
+"""The app: routes put together, and the server that runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+import uvicorn
+from fastapi import FastAPI, Query, Request
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+import attcr
+from attcr.errors import FleetError
+from attcr.serve import pictures, problems, processes, watch
+from attcr.serve.guard import Guard, user_of
+from attcr.serve.jobs import Jobs, JobState
+from attcr.serve.networks import lay_out
+from attcr.serve.problems import Problem, documented
+from attcr.serve.schemas import SCHEMAS, ref
+from attcr.serve.settings import ServeSettings
+
+_log = logging.getLogger("attcr.serve")
+GRACE = 5
+"""Seconds that requests under way have when the server is told to stop."""
+BEAT = 10.0
+"""Seconds between two signs of life in a stream of events."""
+_LOOK = 0.25  # seconds between two looks at a job that is watched
+_OPEN = ("/", "/conformance", "/processes", "/api", "/health", "/ready")
+_SECURITY = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+}
+
+
+def create_app(settings: ServeSettings) -> FastAPI:
+    """Give the app of a store; it takes up its jobs when it starts."""
+    jobs = Jobs(settings)
+    weights = lay_out(settings)
+    painters = pictures.Painters()
+    metrics = watch.Metrics(jobs)
+    user = user_of(settings)
+
+    def ended(job: JobState) -> None:
+        metrics.job(job)
+        told = {"job": job.id, "user": job.owner, "status": job.status, "error": job.error}
+        _log.info("job ended", extra={**told, "detail": job.message if job.error else ""})
+
+    jobs.on_end = ended
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        await run_in_threadpool(jobs.start)
+        yield
+        await run_in_threadpool(jobs.stop)
+        await run_in_threadpool(painters.close)
+
+    app = FastAPI(
+        title="attcr", version=attcr.__version__, lifespan=life, openapi_url=None, docs_url=None, redoc_url=None
+    )
+    app.state.jobs = jobs
+    problems.install(app)
+    app.include_router(processes.router(jobs, weights, user))
+    app.include_router(pictures.router(pictures.Pictures(jobs, painters), jobs, user))
+    _add_uploads(app, jobs, metrics, user)
+    _add_events(app, jobs, user)
+    _add_watch(app, jobs, metrics, user)
+    described = _description(app, settings)
+
+    @app.get("/api", tags=["service"], include_in_schema=False)
+    async def api() -> Response:
+        """Give the API's description, OpenAPI 3.0."""
+        return Response(json.dumps(described), media_type="application/vnd.oai.openapi+json;version=3.0")
+
+    app.add_middleware(Guard, settings=settings, count=metrics.request)
+    app.openapi = lambda: described  # type: ignore[method-assign]
+    return app
+
+
+def _add_uploads(app: FastAPI, jobs: Jobs, metrics: watch.Metrics, user: Callable[[Request], str]) -> None:
+    body = {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+
+    @app.post(
+        "/uploads",
+        tags=["uploads"],
+        status_code=201,
+        responses={201: ref("Upload"), **documented(400, 401, 403, 413, 415, 507)},
+        openapi_extra={"requestBody": body},
+    )
+    async def upload(request: Request, name: Annotated[str, Query(max_length=500)] = "scene.tif") -> JSONResponse:
+        """Take a file: the body of the request, streamed to disk."""
+        owner = user(request)
+        told = request.headers.get("Content-Length", "")
+        if told.isdecimal() and int(told) > jobs.settings.limits.upload_bytes:
+            most = jobs.settings.limits.upload_bytes
+            raise Problem(413, f"The file has {int(told):,} bytes and {most:,} are taken.")
+        found = await jobs.uploads.receive(owner, name, request.stream())
+        metrics.upload(found.bytes)
+        return JSONResponse({"id": found.id, "name": found.name, "bytes": found.bytes}, 201)
+
+    @app.delete("/uploads/{upload}", tags=["uploads"], status_code=204, responses=documented(401, 403, 404))
+    async def remove_upload(request: Request, upload: str) -> Response:
+        """Remove a file that was sent."""
+        await run_in_threadpool(jobs.uploads.remove, user(request), upload)
+        return Response(status_code=204)
+
+
+def _add_events(app: FastAPI, jobs: Jobs, user: Callable[[Request], str]) -> None:
+    stream = {"description": "Events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
+
+    async def events(job: JobState, base: str) -> AsyncIterator[str]:
+        last, quiet = "", 0.0
+        while not jobs.stopping.is_set():
+            over = job.over
+            told = json.dumps(processes.status_of(jobs, job, base))
+            if told != last:
+                last, quiet = told, 0.0
+                yield f"event: status\ndata: {told}\n\n"
+            elif quiet >= BEAT:
+                quiet = 0.0
+                yield ": alive\n\n"
+            if over:
+                return
+            await asyncio.sleep(_LOOK)
+            quiet += _LOOK
+
+    @app.get("/jobs/{job}/events", tags=["jobs"], responses={200: stream, **documented(401, 404)})
+    async def watch_job(request: Request, job: str) -> StreamingResponse:
+        """Tell how far a job is, as server-sent events, until it ends."""
+        found = jobs.get(user(request), job)
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(events(found, processes.base_of(request)), 200, headers, "text/event-stream")
+
+
+def _add_watch(app: FastAPI, jobs: Jobs, metrics: watch.Metrics, user: Callable[[Request], str]) -> None:
+    @app.get("/health", tags=["service"], responses={200: ref("Health")})
+    async def health() -> JSONResponse:
+        """Say that the server lives."""
+        return JSONResponse({"status": "ok"})
+
+    @app.get("/ready", tags=["service"], responses={200: ref("Health"), **documented(503)})
+    async def ready() -> JSONResponse:
+        """Say whether the server takes work."""
+        if jobs.stopping.is_set() or not jobs.crew.ready:
+            raise Problem(503, "No process is ready to compute yet.", headers={"Retry-After": "5"})
+        return JSONResponse({"status": "ready"})
+
+    text = {"description": "Figures", "content": {"text/plain": {"schema": {"type": "string"}}}}
+
+    @app.get("/metrics", tags=["service"], responses={200: text, **documented(401)})
+    async def figures(request: Request) -> Response:
+        """Give the figures for Prometheus."""
+        user(request)
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _description(app: FastAPI, settings: ServeSettings) -> dict[str, Any]:
+    """Describe the API as OpenAPI 3.0 does."""
+    told = get_openapi(
+        title="attcr",
+        version=attcr.__version__,
+        openapi_version="3.0.3",
+        description="Removes clouds from satellite images.",
+        routes=app.routes,
+    )
+    schemas = {**told.get("components", {}).get("schemas", {}), **SCHEMAS}
+    schemas = {name: one for name, one in schemas.items() if name not in ("HTTPValidationError", "ValidationError")}
+    told["components"] = {"schemas": schemas}
+    for path, operations in told["paths"].items():
+        for operation in operations.values():
+            answers = operation["responses"]
+            if "HTTPValidationError" in json.dumps(answers.get("422", {})):
+                del answers["422"]
+            if "application/json" in answers.get("200", {}).get("content", {}) and len(answers["200"]["content"]) > 1:
+                del answers["200"]["content"]["application/json"]
+            if settings.keys is not None and path not in _OPEN and not path.startswith("/processes/{process}"):
+                operation["security"] = [{name: []} for name in _SECURITY]
+    if settings.keys is not None:
+        told["components"]["securitySchemes"] = _SECURITY
+    plain: dict[str, Any] = _as_3_0(told)
+    return plain
+
+
+def _as_3_0(value: Any) -> Any:
+    """Give a schema without what OpenAPI 3.0 has no word for: a type that is null."""
+    if isinstance(value, list):
+        return [_as_3_0(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    made = {key: _as_3_0(one) for key, one in value.items()}
+    choices = made.get("anyOf")
+    if isinstance(choices, list) and {"type": "null"} in choices:
+        (kept,) = [one for one in choices if one != {"type": "null"}]
+        made = {**{key: one for key, one in made.items() if key != "anyOf"}, **kept, "nullable": True}
+    for old, new in (("exclusiveMaximum", "maximum"), ("exclusiveMinimum", "minimum")):
+        if isinstance(made.get(old), int | float) and not isinstance(made.get(old), bool):
+            made[new] = made.pop(old)
+            made[old] = True
+    return made
+
+
+class Server(uvicorn.Server):
+    """A server whose streams of events end when it is told to stop."""
+
+    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """Hear that it is to stop."""
+        self._stopping()
+        super().handle_exit(sig, frame)
+
+
+def serve(settings: ServeSettings, announce: Callable[[str], None] = lambda _: None) -> None:
+    """Serve a store until told to stop; `announce` hears the address."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.host, settings.port))
+    except OSError as error:
+        listening.close()
+        raise FleetError(f"{settings.host}:{settings.port} cannot be listened at: {error.strerror}.") from error
+    with listening:
+        app = create_app(settings)
+        watch.log_as_json()
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        announce(f"http://{host}:{listening.getsockname()[1]}")
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=GRACE,
+            timeout_keep_alive=15,
+            h11_max_incomplete_event_size=64 << 10,
+            server_header=False,
+            proxy_headers=False,
+        )
+        Server(config, app.state.jobs.stopping.set).run([listening])

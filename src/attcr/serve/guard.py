@@ -1,0 +1,96 @@
+"""What every request passes: who sends it, from which page, and what is told about it afterwards."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from fastapi import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from attcr.serve.problems import Problem
+from attcr.serve.settings import ANONYMOUS, LOOPBACK, ServeSettings, digest_of
+
+_log = logging.getLogger("attcr.serve")
+_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="attcr"'}
+_SAFE = ("GET", "HEAD", "OPTIONS")
+_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+]
+
+
+def user_of(settings: ServeSettings) -> Callable[[Request], str]:
+    """Give what tells the user of a request, or refuses it."""
+
+    def user(request: Request) -> str:
+        if settings.keys is None:
+            return ANONYMOUS
+        scheme, _, key = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            key = request.headers.get("X-API-Key", "")
+        name = settings.keys.get(digest_of(key.strip())) if key else None
+        if name is None:
+            raise Problem(
+                401, "Send your API key as `Authorization: Bearer KEY` or `X-API-Key: KEY`.", headers=_CHALLENGE
+            )
+        return name
+
+    return user
+
+
+def _host_of(netloc: str) -> str:
+    """Give the name in a Host header, without its port."""
+    if netloc.startswith("["):
+        return netloc[1:].partition("]")[0]
+    return netloc.partition(":")[0]
+
+
+class Guard:
+    """The outermost layer: refuses requests of foreign pages, adds headers, logs and counts."""
+
+    def __init__(self, app: ASGIApp, settings: ServeSettings, count: Callable[[str, str, int, float], None]) -> None:
+        self._app, self._settings, self._count = app, settings, count
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 500
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *_HEADERS]
+            await send(message)
+
+        request = Request(scope)
+        refusal = self._refusal(request)
+        try:
+            if refusal is not None:
+                await refusal.response(request.url.path)(scope, receive, answer)
+            else:
+                await self._app(scope, receive, answer)
+        finally:
+            seconds = time.perf_counter() - began
+            route = getattr(scope.get("route"), "path", "other")
+            self._count(
+                scope["method"] if scope["method"] in (*_SAFE, "POST", "DELETE") else "other", route, status, seconds
+            )
+            told = {"method": scope["method"], "path": scope["path"], "status": status, "seconds": round(seconds, 4)}
+            if route not in ("/health", "/ready", "/metrics"):
+                _log.info("request", extra=told)
+
+    def _refusal(self, request: Request) -> Problem | None:
+        """Refuse what a page of another site sends: a browser would do it in its user's name."""
+        host = request.headers.get("Host", "")
+        if self._settings.keys is None and _host_of(host).lower() not in LOOPBACK:
+            return Problem(403, f"This server is for its own machine, and the request is for {host[:100]!r}.")
+        origin = request.headers.get("Origin")
+        if origin is not None and request.method not in _SAFE and origin.partition("://")[2] != host:
+            return Problem(403, f"The request comes from a page of {origin[:100]!r}, which is another site.")
+        return None

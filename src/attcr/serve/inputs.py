@@ -1,0 +1,310 @@
+"""What a request asks for: read, checked, and its files brought into the job's own folder."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+from attcr.addresses import redact
+from attcr.errors import AttcrError, ConfigError, SceneError
+from attcr.files import replacing, write_whole
+from attcr.fleet.manifest import Work, prune_item, work_of_item
+from attcr.fleet.settings import with_settings
+from attcr.restore.no_network import NO_WEIGHTS
+from attcr.restore.options import RestoreOptions
+from attcr.serve.describe import (
+    FILES,
+    LEAST,
+    MASK_KINDS,
+    MASKS,
+    MOST,
+    OUTPUTS,
+    options_taken,
+)
+from attcr.serve.limits import Hosts, NotAllowedError, check_file, fetch_file, file_name
+from attcr.serve.settings import Limits
+
+UPLOAD_ID = re.compile("[0-9a-f]{32}")
+READY = "ready.json"
+ATTEMPTS = 3
+"""Tries to fetch a file."""
+_RASTERS = ("image/tiff", "image/jp2", "image/vnd.stac.geotiff")
+_COMPANIONS = ("scl", "qa_pixel", "qa")
+
+
+@dataclass(frozen=True)
+class Ref:
+    """One file, or STAC item, that a request names."""
+
+    slot: str
+    """scene, references, mask, reference_mask or sar."""
+    upload: str = ""
+    href: str = ""
+    item: dict[str, Any] | None = None
+    kind: str = ""
+    """Of a mask: scl or qa_pixel; else 0 is clear."""
+
+    def shown(self) -> str:
+        """Name it without secrets."""
+        return self.upload or redact(self.href) or str((self.item or {}).get("id", ""))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a request asks for."""
+
+    refs: tuple[Ref, ...]
+    options: dict[str, Any] = field(default_factory=dict)
+    """Of RestoreOptions, but for those that name files."""
+    weights: str | None = None
+    outputs: tuple[str, ...] = ()
+    """Those that were named; none named are all."""
+    raw: bool = False
+    """Whether a single output is asked for as it is, not in a document."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Give it as plain values."""
+        return {**vars(self), "refs": [vars(ref) for ref in self.refs]}
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Asked:
+        """Read what `to_json` gave."""
+        refs = tuple(Ref(**ref) for ref in told["refs"])
+        return cls(refs, told["options"], told["weights"], tuple(told["outputs"]), told["raw"])
+
+
+def read_request(body: object, hosts: Hosts, limits: Limits, weights: tuple[str, ...]) -> Asked:
+    """Read the body of an execute request; ConfigError or NotAllowedError where it cannot be taken."""
+    if not isinstance(body, dict) or not isinstance(body.get("inputs"), dict):
+        raise ConfigError('The request is no execute request: expected {"inputs": {"scene": ...}}.')
+    given = dict(body["inputs"])
+    if "scene" not in given:
+        raise ConfigError("The input scene is missing: give an upload, an address, a STAC item or band files.")
+    unknown = sorted(set(given) - {"scene", "weights", *options_taken()})
+    if unknown:
+        known = ", ".join(("scene", "weights", *options_taken()))
+        raise ConfigError(f"There is no input {unknown[0][:60]!r}; expected some of {known}.")
+    refs = [*_refs("scene", given.pop("scene"))]
+    listed = given.pop("references", None) or []
+    for reference in listed if isinstance(listed, list) else [listed]:
+        if isinstance(reference, list):
+            raise ConfigError("A reference is one file or STAC item, not a list of bands.")
+        refs += _refs("references", reference)
+    chosen = given.pop("weights", None)
+    if chosen is not None and chosen not in weights:
+        raise ConfigError(f"There are no weights {str(chosen)[:60]!r} here; expected one of {', '.join(weights)}.")
+    options: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in FILES and isinstance(value, dict):
+            refs += _refs(name, value)
+        elif value is not None:
+            options[name] = value
+    _check_options(options, has_references=any(ref.slot == "references" for ref in refs), weights=chosen)
+    if len(refs) > limits.files:
+        raise ConfigError(f"The request names {len(refs)} files and {limits.files} are taken.")
+    for ref in refs:
+        if ref.href:
+            hosts.check(ref.href)
+    named, raw = _outputs(body)
+    return Asked(tuple(refs), options, chosen, named, raw)
+
+
+def _refs(slot: str, value: object) -> Iterator[Ref]:
+    """Read one input that names a file, an item or, for a scene, several band files."""
+    if isinstance(value, list):
+        if slot != "scene" or not value:
+            raise ConfigError(f"The input {slot} is a list; expected one upload, address or STAC item.")
+        for one in value:
+            if not (isinstance(one, dict) and ("upload" in one or "href" in one)):
+                raise ConfigError('A band file is {"upload": ...} or {"href": ...}.')
+            yield from _refs(slot, one)
+        return
+    if isinstance(value, dict) and isinstance(value.get("value"), dict):
+        value = value["value"]
+    if not isinstance(value, dict):
+        raise ConfigError(f'The input {slot} is {str(value)[:60]!r}; expected {{"upload": ...}} or {{"href": ...}}.')
+    kind = value.get("kind", "")
+    if kind and (kind not in MASK_KINDS or slot not in ("mask", "reference_mask")):
+        raise ConfigError(f"The kind of {slot} is {str(kind)[:60]!r}; a mask's is one of {', '.join(MASK_KINDS)}.")
+    if "upload" in value:
+        name = value["upload"]
+        if not isinstance(name, str) or not UPLOAD_ID.fullmatch(name):
+            raise ConfigError(f"The upload {str(name)[:60]!r} is no id that /uploads gave.")
+        yield Ref(slot, upload=name, kind=kind)
+    elif "href" in value:
+        if not isinstance(value["href"], str):
+            raise ConfigError(f"The href of {slot} is no text.")
+        yield Ref(slot, href=value["href"], kind=kind)
+    elif isinstance(value.get("assets"), dict) and slot in ("scene", "references"):
+        yield Ref(slot, item=value)
+    else:
+        raise ConfigError(f"The input {slot} holds neither upload nor href, and is no STAC item with assets.")
+
+
+def _check_options(options: Mapping[str, Any], *, has_references: bool, weights: str | None) -> None:
+    """Refuse options as the command does, and what would take more than a server's share."""
+    for name, value in options.items():
+        if name in FILES and (name == "sar" or value not in MASKS):
+            expected = "an upload or an address" if name == "sar" else f"{', '.join(MASKS)}, an upload or an address"
+            raise ConfigError(f"The option {name} is {str(value)[:60]!r}; expected {expected}.")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"The option {name} is {value}; expected a finite number.")
+        if isinstance(value, str | list) and len(str(value)) > 2000:
+            raise ConfigError(f"The option {name} is too long.")
+    with_settings(RestoreOptions(), {name: value for name, value in options.items() if name not in FILES})
+    for name, most in MOST.items():
+        if name in options and not LEAST[name] <= options[name] <= most:
+            raise ConfigError(f"The option {name} is {options[name]}; this server takes {LEAST[name]} to {most}.")
+    if weights == NO_WEIGHTS and not has_references:
+        raise ConfigError(
+            "`weights=none` fills clouds from other dates, and no date came: give them with `references`."
+        )
+
+
+def _outputs(body: Mapping[str, Any]) -> tuple[tuple[str, ...], bool]:
+    """Give the outputs that a request names, and whether it wants one as it is."""
+    outputs = body.get("outputs") or {}
+    if not isinstance(outputs, dict) or not all(isinstance(one, dict) for one in outputs.values()):
+        raise ConfigError('The outputs are no JSON object such as {"restored": {}}.')
+    for name, how in outputs.items():
+        if name not in OUTPUTS:
+            raise ConfigError(f"There is no output {name[:60]!r}; expected some of {', '.join(OUTPUTS)}.")
+        if how.get("transmissionMode", "reference") not in ("value", "reference"):
+            raise ConfigError(f"The transmissionMode of {name} is none; expected value or reference.")
+    response = body.get("response", "document")
+    if response not in ("document", "raw"):
+        raise ConfigError(f"The response is {str(response)[:60]!r}; expected document or raw.")
+    return tuple(outputs), response == "raw"
+
+
+def prepare(asked: Asked, folder: Path, hosts: Hosts, limits: Limits) -> None:
+    """Fetch what a job's request names into its folder, and then write down what is where.
+
+    Uploads are there already, each in the folder of its number. What an earlier try brought is kept.
+    """
+    if (folder / READY).exists():
+        return
+    scene: list[str] = []
+    files: dict[str, Any] = {"references": []}
+    room = limits.stored_bytes
+    for number, ref in enumerate(asked.refs):
+        path = _bring(ref, folder / str(number), asked, hosts, limits)
+        room -= sum(file.stat().st_size for file in (folder / str(number)).rglob("*") if file.is_file())
+        if room < 0:
+            raise NotAllowedError(f"The job's files have more than {limits.stored_bytes:,} bytes: give smaller ones.")
+        place = str(path.relative_to(folder))
+        if ref.slot == "scene":
+            scene.append(place)
+        elif ref.slot == "references":
+            files["references"].append(place)
+        else:
+            files[ref.slot] = [ref.kind, place]
+    write_whole(folder / READY, json.dumps({"scene": scene, "files": files, "options": asked.options}))
+
+
+def _bring(ref: Ref, folder: Path, asked: Asked, hosts: Hosts, limits: Limits) -> Path:
+    """Give the path of a file, or of an item whose files are beside it."""
+    if ref.upload:
+        (found,) = folder.iterdir()
+        return found
+    folder.mkdir(parents=True, exist_ok=True)
+    if ref.item is not None:
+        return _bring_item(ref.item, "", folder, asked, hosts, limits)
+    if urlsplit(ref.href).path.lower().endswith((".json", ".geojson")):
+        text = folder / "fetched.txt"
+        _fetch(ref.href, text, hosts, limits.body_bytes)
+        try:
+            item = json.loads(text.read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise SceneError(f"{redact(ref.href)} is not a STAC item: {error}. Expected one with assets.") from error
+        return _bring_item(item, ref.href, folder, asked, hosts, limits)
+    return _bring_file(ref.href, folder, hosts, limits)
+
+
+def _bring_file(href: str, folder: Path, hosts: Hosts, limits: Limits) -> Path:
+    parts = urlsplit(redact(href))
+    above = [
+        re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".") for name in (parts.hostname or "", *parts.path.split("/"))
+    ]
+    place = folder.joinpath(*[name[-80:] for name in above[:-1] if name][-8:])  # their names may tell the product
+    place.mkdir(parents=True, exist_ok=True)
+    path = place / file_name(above[-1])
+    if not path.exists():
+        _fetch(href, path, hosts, limits.upload_bytes)
+    check_file(path)
+    return path
+
+
+def _bring_item(item: object, base: str, folder: Path, asked: Asked, hosts: Hosts, limits: Limits) -> Path:
+    """Fetch the rasters of a STAC item; write the item with their places."""
+    if not isinstance(item, dict) or not isinstance(item.get("assets"), dict):
+        raise SceneError("The STAC item has no assets: expected one with a raster for each band.")
+    wanted = {name: asset for name, asset in item["assets"].items() if _is_band(name, asset)}
+    pruned = _pruned({**item, "assets": wanted}, asked)
+    if len(pruned) > limits.files:
+        raise NotAllowedError(
+            f"The STAC item has {len(pruned)} rasters and {limits.files} are taken: name some with `bands`."
+        )
+    kept: dict[str, Any] = {}
+    for number, (name, asset) in enumerate(pruned.items()):
+        href = urljoin(base, str(asset.get("href", ""))) if base else str(asset.get("href", ""))
+        path = _bring_file(href, folder / f"a{number}", hosts, limits)
+        kept[name] = {**asset, "href": f"./{path.relative_to(folder)}"}
+    target = folder / "item.json"
+    write_whole(target, json.dumps({**item, "assets": kept, "links": []}))
+    return target
+
+
+def _is_band(name: str, asset: object) -> bool:
+    """Say whether an asset is a raster of one band, or of classes, as scenes are opened from."""
+    if not isinstance(asset, dict) or not str(asset.get("type") or "image/tiff").lower().startswith(_RASTERS):
+        return False
+    described = asset.get("bands") or asset.get("eo:bands") or []
+    return name.lower() in _COMPANIONS or (isinstance(described, list) and len(described) == 1)
+
+
+def _pruned(item: dict[str, Any], asked: Asked) -> dict[str, Any]:
+    """Give the assets that hold the bands asked for and the mask."""
+    options = with_settings(RestoreOptions(), {k: v for k, v in asked.options.items() if k in ("bands", "mask")})
+    try:
+        work = prune_item(work_of_item(item), bands=options.bands, mask=options.mask)  # type: ignore[arg-type]
+        if work.problem or not work.item:
+            return dict(item["assets"])
+        return {name: item["assets"][name] for name in json.loads(work.item)["assets"]}
+    except (AttcrError, ValueError, TypeError, AttributeError, LookupError) as error:
+        raise SceneError(f"The STAC item cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _fetch(href: str, path: Path, hosts: Hosts, most: int) -> None:
+    """Fetch a file, whole or not at all; what is not allowed is tried once."""
+    for _ in range(ATTEMPTS - 1):
+        with suppress(OSError):
+            _fetch_once(href, path, hosts, most)
+            return
+    try:
+        _fetch_once(href, path, hosts, most)
+    except OSError as error:
+        raise SceneError(f"{redact(href)} cannot be fetched: {error}. Check the address.") from error
+
+
+def _fetch_once(href: str, path: Path, hosts: Hosts, most: int) -> None:
+    with replacing(path) as partial, partial.open("wb") as file:
+        fetch_file(href, file, hosts, most)
+
+
+def work_of(name: str, folder: Path) -> Work:
+    """Give a job that is ready as the fleet's unit of work, with the places of its files."""
+    ready = json.loads((folder / READY).read_bytes())
+    options, files = dict(ready["options"]), ready["files"]
+    options["references"] = [str(folder / place) for place in files.pop("references")]
+    for slot, (kind, place) in files.items():
+        options[slot] = f"{kind}={folder / place}" if kind else str(folder / place)
+    hrefs = tuple(str(folder / place) for place in ready["scene"])
+    return Work(name, hrefs, version=name, options=json.dumps(options, sort_keys=True))

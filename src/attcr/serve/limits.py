@@ -1,0 +1,197 @@
+"""Who may ask, for what, from where: API keys, hosts and addresses that are allowed, files that are taken."""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import re
+import socket
+import ssl
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+from urllib.parse import unquote, urljoin, urlsplit
+
+from attcr.addresses import redact
+from attcr.downloads import PIECE, copy, seconds_for
+from attcr.errors import SceneError
+
+SUFFIXES = (".tif", ".tiff", ".jp2", ".png", ".jpg", ".jpeg", ".webp")
+"""How the names of files end that are taken: a raster with pixels of its own, no archive and no list of others."""
+PRIVATE = "private:"
+"""Before an allowed host: it may be at an address inside a private network."""
+MOST_REDIRECTS = 5
+_CONNECT = 20.0  # seconds
+_MAGIC = (
+    (b"II*\0", "TIFF"), (b"MM\0*", "TIFF"), (b"II+\0", "TIFF"), (b"MM\0+", "TIFF"),
+    (b"\x89PNG\r\n\x1a\n", "PNG"), (b"\xff\xd8\xff", "JPEG"),
+    (b"\0\0\0\x0cjP  \r\n\x87\n", "JPEG 2000"), (b"\xff\x4f\xff\x51", "JPEG 2000"),
+)  # fmt: skip
+_HEAD = 16
+_NOT_PUBLIC = tuple(
+    ipaddress.ip_network(net)
+    for net in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "100::/64", "::/96", "168.63.129.16/32")
+)
+"""Addresses that stand for others (NAT64, 6to4, Teredo), lead nowhere, or are a cloud's own service."""
+
+
+class NotAllowedError(SceneError):
+    """An address that is not to be read from here."""
+
+
+def sniff(head: bytes) -> str | None:
+    """Give the format that a file's first bytes are of, if it is one that is taken."""
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "WebP"
+    return next((kind for magic, kind in _MAGIC if head.startswith(magic)), None)
+
+
+def check_file(path: Path) -> None:
+    """Refuse what is no raster by its first bytes: a VRT, an archive, text."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+    if sniff(head) is None:
+        raise NotAllowedError(
+            f"{path.name} begins with {head[:8]!r}, which none of the formats that are taken does: send GeoTIFF, "
+            "JPEG 2000, PNG, JPEG or WebP; no VRT and no archive."
+        )
+
+
+def file_name(text: str) -> str:
+    """Give a name that a file of the store can have; what does not end like a raster gets an ending."""
+    last = re.split(r"[/\\]", text)[-1]
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", last).lstrip(".-")[-120:].lstrip(".-") or "scene"
+    return name if name.lower().endswith(SUFFIXES) else f"{name}.tif"
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """The hosts that files may be fetched from."""
+
+    allowed: Sequence[str]
+
+    def rule(self, host: str, port: int | None) -> str | None:
+        """Give the rule that allows a host, if one does."""
+        for rule in self.allowed:
+            name, _, wanted = rule.removeprefix(PRIVATE).lower().partition(":")
+            below = name.startswith("*.") and host.endswith(name[1:]) and host != name[1:]
+            if (host == name or below) and (port is None if not wanted else str(port) == wanted):
+                return rule
+        return None
+
+    def check(self, href: str) -> tuple[str, str, int | None, bool]:
+        """Give scheme, host, port and whether it may be private; refuse an address that is not allowed."""
+        shown = redact(href)[:200]
+        try:
+            parts = urlsplit(href)
+            host, port = (parts.hostname or "").rstrip(".").lower(), parts.port
+        except ValueError:
+            raise NotAllowedError(f"{shown!r} is no address: give https://HOST/PATH.") from None
+        if parts.scheme not in ("http", "https") or not host or re.search(r"[\s\\\x00-\x1f]", href):
+            raise NotAllowedError(
+                f"{shown!r} cannot be fetched: give an http or https address, or send the file to /uploads."
+            )
+        if port is not None and port == {"http": 80, "https": 443}[parts.scheme]:
+            port = None
+        rule = self.rule(host, port)
+        if rule is None:
+            known = ", ".join(one.removeprefix(PRIVATE) for one in self.allowed) or "none"
+            raise NotAllowedError(
+                f"The host of {shown!r} is not among those that this server reads from ({known}): send the file to "
+                "/uploads, or ask its operator to allow the host."
+            )
+        return parts.scheme, host, port, rule.startswith(PRIVATE)
+
+
+def is_public(address: str) -> bool:
+    """Say whether an IP address is one of the open internet, whatever it is dressed up as."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    mapped = getattr(ip, "ipv4_mapped", None)
+    if mapped is not None:
+        ip = mapped
+    if any(ip.version == net.version and ip in net for net in _NOT_PUBLIC):
+        return False
+    return ip.is_global and not ip.is_multicast and not ip.is_reserved
+
+
+def resolve(host: str, port: int, *, private: bool) -> str:
+    """Give an IP address of a host; refuse one any of whose addresses is inside a private network."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise OSError(f"the host {host} cannot be found: {error}") from error
+    addresses = [str(one[4][0]) for one in found]
+    if not private and not all(map(is_public, addresses)):
+        raise NotAllowedError(f"The host {host} is at an address that is not public, which is never read from.")
+    return addresses[0]
+
+
+@contextmanager
+def _asked(href: str, hosts: Hosts, login: str | None) -> Iterator[http.client.HTTPResponse]:
+    """Ask the very address that was checked: a second look-up could give another."""
+    scheme, host, port, private = hosts.check(href)
+    number = port or {"http": 80, "https": 443}[scheme]
+    address = resolve(host, number, private=private)
+    plain = socket.create_connection((address, number), timeout=_CONNECT)
+    try:
+        plain.settimeout(60)
+        wrapped = ssl.create_default_context().wrap_socket(plain, server_hostname=host) if scheme == "https" else plain
+    except BaseException:
+        plain.close()
+        raise
+    connection = http.client.HTTPConnection(host, number)
+    connection.sock = wrapped
+    try:
+        parts = urlsplit(href)
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        headers = {"Host": host if port is None else f"{host}:{port}", "Accept-Encoding": "identity"}
+        headers["User-Agent"] = "attcr"
+        if login:
+            headers["Authorization"] = login
+        connection.request("GET", path, headers=headers)
+        yield connection.getresponse()
+    finally:
+        connection.close()
+
+
+def _login(href: str) -> str | None:
+    user, at, _ = urlsplit(href).netloc.rpartition("@")
+    return f"Basic {b64encode(unquote(user).encode()).decode()}" if at else None
+
+
+def fetch_file(href: str, file: IO[bytes], hosts: Hosts, most: int) -> int:
+    """Write what is at an address into a file and give its bytes; every redirect is checked like the address itself."""
+    login, at = _login(href), href
+    for _ in range(MOST_REDIRECTS):
+        try:
+            with _asked(at, hosts, login) as answer:
+                if answer.status in (301, 302, 303, 307, 308):
+                    onward = urljoin(at, answer.headers.get("Location", ""))
+                    if urlsplit(onward).netloc != urlsplit(at).netloc:
+                        login = None
+                    at = onward
+                    continue
+                return _copied(answer, file, most)
+        except http.client.HTTPException as error:
+            raise OSError(f"{redact(at)}: the server's answer cannot be read: {type(error).__name__}") from error
+    raise NotAllowedError(f"{redact(href)} leads on more than {MOST_REDIRECTS} times: give the file's own address.")
+
+
+def _copied(answer: http.client.HTTPResponse, file: IO[bytes], most: int) -> int:
+    if answer.status != 200:
+        raise OSError(f"the server answers {answer.status} {answer.reason}"[:200])
+    if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise NotAllowedError(
+            "The file comes compressed in transport, which is not taken: give one that comes as it is."
+        )
+    told = answer.headers.get("Content-Length", "").strip()
+    size = int(told) if told.isdecimal() else None
+    if size is not None and size > most:
+        raise NotAllowedError(f"The file has {size:,} bytes and {most:,} are taken: give a smaller one.")
+    came = copy(iter(lambda: answer.read1(PIECE), b""), file, most=most, seconds=seconds_for(size or most))
+    if size is not None and came != size:
+        raise OSError(f"it ended after {came:,} of {size:,} bytes")
+    return came

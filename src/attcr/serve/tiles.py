@@ -1,0 +1,312 @@
+"""Tiles, points and facts of a job's rasters, by titiler: a process of its own, for files come from anyone.
+
+`python -m attcr.serve.tiles` is started by the server. It reads a request a line and answers with a line of JSON and,
+for a tile, its bytes. It ends when the server does.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import rasterio
+from rasterio.crs import CRS
+from rasterio.enums import Resampling
+from rasterio.errors import NotGeoreferencedWarning
+from rasterio.io import DatasetReader
+from rasterio.transform import Affine
+from rasterio.vrt import WarpedVRT
+from rasterio.warp import transform
+from rio_tiler.errors import TileOutsideBounds
+from rio_tiler.io import Reader
+from rio_tiler.models import ImageData
+from titiler.core.resources.enums import ImageType
+from titiler.core.utils import render_image
+
+from attcr.errors import AttcrError
+from attcr.products import band_names, find_bands
+from attcr.restore.walk import QUALITY_COLOURS
+from attcr.scenes.clouds.find import sensor_of
+from attcr.scenes.dataset import gdal, open_dataset
+from attcr.scenes.open import open_scene
+from attcr.sensors import PICTURE, RGB
+from attcr.spec import shown_bands
+
+WGS84, MERCATOR = CRS.from_epsg(4326), CRS.from_epsg(3857)
+PIXEL = 10.0
+"""Metres of a pixel of what says nothing about its place."""
+SEEN = 512
+"""Pixels along the side of what the stretch is found from."""
+DEEPEST = 24
+
+
+@dataclass(frozen=True)
+class View:
+    """What of a scene is shown, and where."""
+
+    places: tuple[tuple[str, int], ...]
+    """File and number of each band."""
+    names: tuple[str, ...]
+    shown: tuple[int, ...]
+    """Which of the bands are red, green and blue."""
+    dtype: str
+    width: int
+    height: int
+    crs: str
+    georeferenced: bool
+
+
+@lru_cache(64)
+def view_of(source: tuple[str, ...]) -> View:
+    """Look at a scene, as it came."""
+    with gdal(), open_scene(list(source), vrt="never") as scene:
+        try:
+            product = sensor_of(scene, None)
+        except AttcrError:  # it may be named by an option of the job's
+            product = PICTURE
+        names = [band.name for band in scene.bands]
+        found = find_bands(product, names, RGB) or shown_bands(names)
+        told = band_names(product, names)
+        return View(
+            places=tuple((band.href, band.index) for band in scene.bands),
+            names=tuple(name or f"band {i}" for i, name in enumerate(told, 1)),
+            shown=tuple(found),
+            dtype=str(scene.dtype),
+            width=scene.width,
+            height=scene.height,
+            crs=":".join(scene.profile.crs.to_authority() or ()) if scene.profile.crs else "",
+            georeferenced=scene.profile.crs is not None or bool(scene.profile.gcps[0]),
+        )
+
+
+def _located(dataset: DatasetReader, stack: ExitStack) -> Any:
+    """Give a raster with a place; one that has none is laid out at longitude and latitude 0."""
+    if dataset.crs is not None or dataset.gcps[0]:
+        return dataset
+    place = Affine(PIXEL, 0, -PIXEL * dataset.width / 2, 0, -PIXEL, PIXEL * dataset.height / 2)
+    return stack.enter_context(
+        WarpedVRT(
+            dataset,
+            src_crs=MERCATOR,
+            src_transform=place,
+            crs=MERCATOR,
+            transform=place,
+            width=dataset.width,
+            height=dataset.height,
+        )
+    )
+
+
+class Opened:
+    """Rasters that are open for one request."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._found: dict[str, Any] = {}
+
+    def __getitem__(self, path: str) -> Any:
+        if path not in self._found:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", NotGeoreferencedWarning)
+                dataset = self._stack.enter_context(open_dataset(path, "never"))
+                self._found[path] = _located(dataset, self._stack)
+        return self._found[path]
+
+
+def _places(view: View, result: str) -> list[tuple[str, int]]:
+    """Give file and number of the shown bands: of the scene as it came, or of the result, which has them in order."""
+    return [(result, at + 1) if result else view.places[at] for at in view.shown]
+
+
+def _stretch(view: View, result: str, opened: Opened) -> tuple[float, float]:
+    """Give the 1st and 99th percentile of the shown bands, of the result where it is there."""
+    seen = []
+    for path, index in dict.fromkeys(_places(view, result)):
+        dataset = opened[path]
+        step = max(dataset.width, dataset.height) / SEEN
+        shape = (max(int(dataset.height / max(step, 1)), 1), max(int(dataset.width / max(step, 1)), 1))
+        values = dataset.read(index, out_shape=shape, masked=True)
+        seen.append(values.compressed().astype(np.float64))
+    joined = np.concatenate(seen)
+    joined = joined[np.isfinite(joined)]
+    if not joined.size:
+        return 0.0, 1.0
+    low, high = (float(value) for value in np.percentile(joined, [1, 99]))
+    return low, high if high > low else low + 1.0
+
+
+@lru_cache(256)
+def stretch_of(source: tuple[str, ...], result: str) -> tuple[float, float]:
+    """Give the numbers that are shown as black and white."""
+    with ExitStack() as stack:
+        stack.enter_context(gdal())
+        return _stretch(view_of(source), result, Opened(stack))
+
+
+def _read_tile(
+    path: str, indexes: Sequence[int], at: tuple[int, int, int], size: int, opened: Opened, how: str
+) -> ImageData:
+    x, y, z = at
+    with Reader(path, dataset=opened[path]) as reader:
+        return reader.tile(x, y, z, tilesize=size, indexes=tuple(indexes), resampling_method=how, reproject_method=how)
+
+
+def picture_tile(source: tuple[str, ...], result: str, shown: str, at: tuple[int, int, int], size: int) -> bytes:
+    """Give a tile of the scene as it came, or of the result, as PNG."""
+    view = view_of(source)
+    low, high = stretch_of(source, result)
+    with ExitStack() as stack:
+        stack.enter_context(gdal())
+        opened = Opened(stack)
+        places = _places(view, result if shown == "result" else "")
+        planes, masks = [], []
+        for path, index in places:
+            one = _read_tile(path, [index], at, size, opened, "nearest")
+            planes.append(one.array.data[0])
+            masks.append(np.ma.getmaskarray(one.array)[0])
+        values = np.nan_to_num((np.stack(planes).astype(np.float64) - low) / (high - low), posinf=1, neginf=0)
+        drawn = (np.clip(values, 0, 1) * 255).astype(np.uint8)
+        hidden = np.broadcast_to(np.logical_and.reduce(masks), drawn.shape)
+        content, _ = render_image(ImageData(np.ma.MaskedArray(drawn, hidden)), output_format=ImageType.png)
+        return bytes(content)
+
+
+def quality_tile(path: str, at: tuple[int, int, int], size: int) -> bytes:
+    """Give a tile of the classes in their colours, as PNG."""
+    with ExitStack() as stack:
+        stack.enter_context(gdal())
+        one = _read_tile(path, [1], at, size, Opened(stack), "nearest")
+        colours: Any = {value: QUALITY_COLOURS.get(value, (0, 0, 0, 0)) for value in range(256)}
+        content, _ = render_image(one, colormap=colours, output_format=ImageType.png)
+        return bytes(content)
+
+
+@lru_cache(4)
+def empty_tile(size: int) -> bytes:
+    """Give a tile in which nothing is."""
+    nothing = np.ma.MaskedArray(np.zeros((3, size, size), np.uint8), True)
+    return bytes(render_image(ImageData(nothing), output_format=ImageType.png)[0])
+
+
+def info(source: tuple[str, ...], result: str) -> dict[str, Any]:
+    """Give where a scene is, and what its bands are."""
+    view = view_of(source)
+    with ExitStack() as stack:
+        stack.enter_context(gdal())
+        opened = Opened(stack)
+        finest = max({path for path, _ in view.places}, key=lambda path: opened[path].width)
+        with Reader(finest, dataset=opened[finest]) as reader:
+            bounds = [float(edge) for edge in reader.get_geographic_bounds(WGS84)]
+            zooms = reader.minzoom, reader.maxzoom
+    low, high = stretch_of(source, result)
+    return {
+        "bounds": bounds,
+        "center": [(bounds[0] + bounds[2]) / 2, (bounds[1] + bounds[3]) / 2],
+        "minzoom": zooms[0],
+        "maxzoom": min(zooms[1] + 2, DEEPEST),
+        "georeferenced": view.georeferenced,
+        "crs": view.crs,
+        "width": view.width,
+        "height": view.height,
+        "bands": list(view.names),
+        "dtype": view.dtype,
+        "shown": [view.names[at] for at in view.shown],
+        "stretch": [[low, high]] * len(RGB),
+    }
+
+
+def _pixel(dataset: Any, lon: float, lat: float) -> tuple[int, int] | None:
+    """Give row and column of a place, if it is in a raster."""
+    stack = ExitStack()
+    with stack:
+        if dataset.crs is None:  # located by control points
+            dataset = stack.enter_context(WarpedVRT(dataset, src_crs=dataset.gcps[1], resampling=Resampling.nearest))
+        xs, ys = transform(WGS84, dataset.crs, [lon], [lat])
+        if not (math.isfinite(xs[0]) and math.isfinite(ys[0])):
+            return None
+        col, row = ~dataset.transform * (xs[0], ys[0])
+        inside = 0 <= row < dataset.height and 0 <= col < dataset.width
+        return (math.floor(row), math.floor(col)) if inside else None
+
+
+def _value(dataset: Any, index: int, at: tuple[int, int]) -> float | int | None:
+    row, col = at
+    window = rasterio.windows.Window(col, row, 1, 1)
+    number = dataset.read(index, window=window)[0, 0].item()
+    return None if isinstance(number, float) and not math.isfinite(number) else number
+
+
+def point(source: tuple[str, ...], files: dict[str, str], lon: float, lat: float) -> dict[str, Any] | None:
+    """Give the numbers at a place before and after, its class and date; None where it is outside."""
+    view = view_of(source)
+    with ExitStack() as stack:
+        stack.enter_context(gdal())
+        opened = Opened(stack)
+        before, where = [], None
+        for path, index in view.places:
+            at = _pixel(opened[path], lon, lat)
+            if at is None:
+                return None
+            before.append(_value(opened[path], index, at))
+            if opened[path].width == view.width:
+                where = at
+        assert where is not None, "one band has the scene's own grid"
+        after: list[Any] = [None] * len(before)
+        quality = date = None
+        if "restored" in files:
+            after = [_value(opened[files["restored"]], i, where) for i in range(1, len(before) + 1)]
+            quality = _value(opened[files["quality"]], 1, where)
+        if "dates" in files:
+            number = _value(opened[files["dates"]], 2, where)
+            if number is not None and number > 0:
+                date = {"days": _value(opened[files["dates"]], 1, where), "reference": number}
+        bands = [
+            {"name": name, "before": came, "after": made}
+            for name, came, made in zip(view.names, before, after, strict=True)
+        ]
+        return {"row": where[0], "col": where[1], "bands": bands, "quality": quality, "date": date}
+
+
+def answer(request: dict[str, Any]) -> tuple[Any, bytes]:
+    """Answer one request of the server."""
+    source, files = tuple(request["source"]), request["files"]
+    result = files.get("restored", "")
+    if request["call"] == "info":
+        return info(source, result), b""
+    if request["call"] == "point":
+        return point(source, files, request["lon"], request["lat"]), b""
+    at, size, layer = (request["x"], request["y"], request["z"]), request["size"], request["layer"]
+    try:
+        if layer == "quality":
+            return None, quality_tile(files["quality"], at, size)
+        return None, picture_tile(source, result, layer, at, size)
+    except TileOutsideBounds:
+        return None, empty_tile(size)
+
+
+def main() -> None:
+    """Answer requests until the server ends."""
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print is for the log
+    for line in sys.stdin:
+        try:
+            told, content = answer(json.loads(line))
+            head = {"told": told, "bytes": len(content)}
+        except Exception as error:  # whatever a file holds, the next request is answered
+            content = b""
+            head = {"error": f"{type(error).__name__}: {error}"[:500], "bytes": 0}
+        out.write(json.dumps(head).encode() + b"\n" + content)
+        out.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Files that users send, streamed to disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.concurrency import run_in_threadpool
+
+from attcr.files import to_disk, write_whole
+from attcr.serve.inputs import UPLOAD_ID
+from attcr.serve.limits import NotAllowedError, check_file, file_name
+from attcr.serve.problems import Problem
+from attcr.serve.settings import Limits
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file that a user sent."""
+
+    id: str
+    owner: str
+    name: str
+    bytes: int
+    created: float
+
+
+class Uploads:
+    """The uploads of a store: uploads/ID/NAME, and uploads/ID.json when all of it is there."""
+
+    def __init__(self, root: Path, limits: Limits) -> None:
+        self._folder, self._limits = root / "uploads", limits
+        self._lock = threading.Lock()
+        self._known: dict[str, Upload] = {}
+        for path in self._folder.glob("*.json"):
+            try:
+                upload = Upload(**json.loads(path.read_bytes()))
+            except (OSError, ValueError, TypeError):
+                continue  # not ours
+            self._known[upload.id] = upload
+        for folder in self._folder.iterdir():
+            if folder.is_dir() and folder.name not in self._known:
+                shutil.rmtree(folder, ignore_errors=True)  # its sender was cut off
+
+    async def receive(self, owner: str, name: str, pieces: AsyncIterator[bytes]) -> Upload:
+        """Write a file as it comes; refuse what is too large or no raster."""
+        key = uuid.uuid4().hex
+        folder = self._folder / key
+        path = folder / file_name(name)
+        most = min(self._limits.upload_bytes, self._limits.stored_bytes - self.bytes_of(owner))
+        try:
+            await run_in_threadpool(folder.mkdir)
+            size = await self._write(path, pieces, most)
+            upload = Upload(key, owner, path.name, size, time.time())
+            await run_in_threadpool(self._keep, path, upload)
+        except NotAllowedError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise Problem(415, str(error)) from error
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return upload
+
+    async def _write(self, path: Path, pieces: AsyncIterator[bytes], most: int) -> int:
+        size = 0
+        with path.open("wb") as file:
+            async for piece in pieces:
+                size += len(piece)
+                if size > most:
+                    if most < self._limits.upload_bytes:
+                        raise Problem(507, "Your uploads take all the room that you have: delete some.")
+                    raise Problem(413, f"The file has more than the {most:,} bytes that are taken.")
+                await run_in_threadpool(file.write, piece)
+        if not size:
+            raise Problem(400, "The file is empty: send it as the body of the request.")
+        return size
+
+    def _keep(self, path: Path, upload: Upload) -> None:
+        check_file(path)
+        to_disk(path)
+        to_disk(path.parent)
+        write_whole(self._folder / f"{upload.id}.json", json.dumps(vars(upload)))
+        with self._lock:
+            self._known[upload.id] = upload
+
+    def get(self, owner: str, key: str) -> Upload:
+        """Give a user's upload; another's is not there."""
+        upload = self._known.get(key) if UPLOAD_ID.fullmatch(key) else None
+        if upload is None or upload.owner != owner:
+            raise Problem(404, f"There is no upload {key[:64]!r} of yours: send the file to /uploads.")
+        return upload
+
+    def link(self, owner: str, key: str, folder: Path) -> None:
+        """Give a job its own name for a file, so that it keeps it whatever becomes of the upload."""
+        upload = self.get(owner, key)
+        folder.mkdir()
+        try:
+            os.link(self._folder / key / upload.name, folder / upload.name)
+        except FileNotFoundError:
+            raise Problem(404, f"There is no upload {key!r} of yours any more: send the file again.") from None
+        to_disk(folder)
+
+    def remove(self, owner: str, key: str) -> None:
+        """Remove an upload."""
+        self.get(owner, key)
+        self._remove(key)
+
+    def _remove(self, key: str) -> None:
+        with self._lock:
+            self._known.pop(key, None)
+        (self._folder / f"{key}.json").unlink(missing_ok=True)
+        shutil.rmtree(self._folder / key, ignore_errors=True)
+
+    def forget(self, before: float) -> None:
+        """Remove uploads that came before a time."""
+        for upload in list(self._known.values()):
+            if upload.created < before:
+                self._remove(upload.id)
+
+    def bytes_of(self, owner: str) -> int:
+        """Give the bytes of a user's uploads."""
+        return sum(upload.bytes for upload in list(self._known.values()) if upload.owner == owner)

@@ -1,0 +1,227 @@
+"""The process that computes: it takes ids of jobs, line by line, and tells what became of each.
+
+`python -m attcr.serve.worker SETTINGS` is started by the server, never by hand. It ends when the server does, however
+that ends: a job that was under way is begun anew by the next one, and the item of a scene is committed once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import IO, Any, cast
+
+from attcr.addresses import error_text
+from attcr.errors import AttcrWarning, SceneError, WeightsError
+from attcr.fleet.fetch import Fetched
+from attcr.fleet.ledger import Outcome, worker_name
+from attcr.fleet.manifest import Work
+from attcr.fleet.run import recipe_of
+from attcr.fleet.settings import options_of
+from attcr.fleet.worker import Job, SceneWorker, item_key
+from attcr.predict import Predictor
+from attcr.restore.fit import choose_weights
+from attcr.restore.no_network import NO_WEIGHTS
+from attcr.restore.options import RestoreOptions
+from attcr.restore.scene import Progress
+from attcr.scenes.dataset import gdal
+from attcr.scenes.open import open_scene
+from attcr.serve.inputs import work_of
+
+INPUTS, REQUESTS, PROGRESS, WEIGHTS = "inputs", "requests", "progress", "weights"
+"""Folders of the store, beside the fleet's own."""
+INDEX = "weights/index.json"
+_PAUSE = 0.2  # seconds between two notes of progress
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """What a computing process is told."""
+
+    store: str
+    engine: str
+    workers: int
+    threads: int
+    device: str
+    address: str | None
+    pixels: int
+    bands: int
+    seconds: float
+
+
+class JobWorker(SceneWorker):
+    """The fleet's worker with one network, telling how far it is."""
+
+    def load(self, options: RestoreOptions) -> Predictor:
+        """Load the network; where there is none, its name stands for it, as `restore_scene` takes it."""
+        return super().load(options) if self.job.weights else cast("Predictor", NO_WEIGHTS)
+
+    def progress(self, work: Work) -> Callable[[Progress], None]:
+        """Give what writes progress into the store, a few times a second."""
+        last = 0.0
+
+        def tell(progress: Progress) -> None:
+            nonlocal last
+            now = time.monotonic()
+            if now - last >= _PAUSE or progress.stage == "write":
+                last = now
+                write_progress(Path(self.job.out), work.id, {**asdict(progress), "notes": self.notes})
+
+        return tell
+
+    @contextmanager
+    def hearing(self, work: Work) -> Iterator[None]:
+        """Keep the warnings about a scene for whoever sent it."""
+        self.notes: list[str] = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", AttcrWarning)
+            warnings.showwarning = self._note
+            yield
+
+    def _note(self, message: Warning | str, category: type[Warning], *_: object) -> None:
+        text = " ".join(str(message).split())
+        if issubclass(category, AttcrWarning) and text not in self.notes:
+            self.notes.append(text)
+
+
+def write_progress(root: Path, name: str, told: dict[str, Any]) -> None:
+    """Say how far a job is; a note that is lost costs nothing."""
+    folder = root / PROGRESS
+    folder.mkdir(exist_ok=True)
+    partial = folder / f".{name}.{os.getpid()}"
+    partial.write_text(json.dumps(told))
+    partial.replace(folder / f"{name}.json")
+
+
+class Bench:
+    """Runs jobs of a store one after the other; each network is loaded once."""
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self.settings, self.root = settings, Path(settings.store)
+        self._workers: dict[str, JobWorker] = {}
+
+    def run(self, name: str) -> tuple[Outcome, dict[str, Any]]:
+        """Restore the scene of a job; give what became of it, and what is to be told about it."""
+        found = Outcome(name, "0" * 64, "found", worker=worker_name())
+        if (self.root / item_key(name)).exists():
+            return found, {}
+        began = time.perf_counter()
+        told: dict[str, Any] = {}
+        try:
+            work = work_of(name, self.root / INPUTS / name)
+            options = replace(options_of(work, RestoreOptions(device=self.settings.device)), vrt="never")
+            self._check(work, options)
+            chosen = self._asked_weights(name) or self._fitting(work, options)
+            told["weights"] = chosen
+            worker = self._worker(chosen)
+            outcome = worker.run(work.keyed(recipe_of(worker.job.weights_sha256, options)), Fetched({}))
+            told["notes"] = getattr(worker, "notes", [])
+            return outcome, told
+        except Exception as error:  # whatever a scene does, it stops no other
+            kind, message = error_text(error)
+            seconds = time.perf_counter() - began
+            return replace(found, status="quarantined", seconds=seconds, error=kind, message=message), told
+
+    def _check(self, work: Work, options: RestoreOptions) -> None:
+        """Refuse rasters that are too large, before a pixel is read."""
+        rasters = [work.hrefs, *((href,) for href in options.references), *((options.sar,) if options.sar else ())]
+        with gdal():
+            for source in rasters:
+                with open_scene(source, vrt="never") as scene:
+                    pixels, bands = scene.width * scene.height, len(scene.bands)
+                    name = Path(scene.source.split()[0]).name
+                    if pixels > self.settings.pixels:
+                        raise SceneError(
+                            f"{name} has {scene.width} x {scene.height} pixels and this server takes "
+                            f"{self.settings.pixels:,}: cut it with gdal_translate -srcwin."
+                        )
+                    if bands > self.settings.bands:
+                        raise SceneError(f"{name} has {bands} bands and this server takes {self.settings.bands}.")
+
+    def _asked_weights(self, name: str) -> str | None:
+        asked = json.loads((self.root / REQUESTS / f"{name}.json").read_bytes())["asked"]["weights"]
+        return None if asked is None else str(asked)
+
+    def _fitting(self, work: Work, options: RestoreOptions) -> str:
+        """Give the weights for a job that names none: the server's first, or the published ones that fit."""
+        index = json.loads((self.root / INDEX).read_bytes())
+        return str(index["default"] or choose_weights(list(work.hrefs), options))
+
+    def _worker(self, weights: str) -> JobWorker:
+        if weights not in self._workers:
+            known = json.loads((self.root / INDEX).read_bytes())["weights"].get(weights)
+            if known is None:
+                raise WeightsError(f"There are no weights {weights} here any more: send the job again.")
+            content = (self.root / WEIGHTS / known["file"]).read_bytes() if known["file"] else b""
+            settings = self.settings
+            self._workers[weights] = JobWorker(
+                Job(
+                    out=settings.store,
+                    weights=content,
+                    weights_sha256=known["sha256"],
+                    options=RestoreOptions(device=settings.device),
+                    attempts=1,
+                    threads=settings.threads,
+                    deadline=settings.seconds,
+                    suffix=Path(known["file"]).suffix,
+                )
+            )
+        return self._workers[weights]
+
+    def close(self) -> None:
+        """Remove what is unfinished."""
+        for worker in self._workers.values():
+            worker.close()
+
+
+def run_local(bench: Bench, names: Iterator[str], tell: Callable[[dict[str, Any]], None]) -> None:
+    """Run one job after the other in this process."""
+    tell({"ready": True})
+    for name in names:
+        tell({"at": name})
+        outcome, told = bench.run(name)
+        tell({"outcome": asdict(outcome), "told": told})
+
+
+def listen(lines: IO[str]) -> Iterator[str]:
+    """Give the ids of jobs as they come; the process ends with the server, whatever it is at."""
+    names: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in lines:
+            names.put(line.strip())
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        yield names.get()
+
+
+def main() -> None:
+    """Compute until the server ends."""
+    settings = WorkerSettings(**json.loads(sys.argv[1]))
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what libraries print is for the log
+
+    def tell(line: dict[str, Any]) -> None:
+        answers.write(json.dumps(line) + "\n")
+
+    names = listen(sys.stdin)
+    if settings.engine == "ray":
+        from attcr.serve.on_ray import run_ray
+
+        run_ray(settings, names, tell)
+    else:
+        run_local(Bench(settings), names, tell)
+
+
+if __name__ == "__main__":
+    main()
