@@ -43,6 +43,7 @@ CALL_SECONDS = 0.25
 """Scenes are handed over in calls of about this long: one scene a call, unless they are tiny."""
 MOST_A_CALL = 256
 _DEATHS_AT_START = 20
+_WARN_AFTER = 60  # seconds without a worker
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ class Cluster:
     """GPUs of each actor."""
     readers: int = 2
     """Calls whose remote scenes are read ahead of the actors."""
+    patience: float = 60
+    """Seconds after which new work is looked for while calls are under way."""
 
 
 class _Actor:
@@ -133,9 +136,12 @@ class _Pool:
     def outcomes(self, ready: Callable[[], None]) -> Iterator[Outcome]:
         """Hand out work and give what becomes of it, until there is none left."""
         told = False
+        waited = 0.0
         while self._fill():
-            done, _ = ray.wait([*self._starting, *self._calls], num_returns=1, timeout=60)
-            if not done and not self._members:
+            done, _ = ray.wait([*self._starting, *self._calls], num_returns=1, timeout=self._cluster.patience)
+            waited = 0.0 if done else waited + self._cluster.patience
+            if waited >= _WARN_AFTER and not self._members:
+                waited = 0.0
                 there = ", ".join(f"{amount:g} {name}" for name, amount in _resources().items())
                 warnings.warn(
                     f"No worker has started yet. Each needs {self._needs}; the cluster has {there or 'nothing'}.",

@@ -57,6 +57,7 @@ def create_app(settings: ServeSettings) -> FastAPI:
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         await run_in_threadpool(jobs.start)
+        painters.warm()
         yield
         await run_in_threadpool(jobs.stop)
         await run_in_threadpool(painters.close)

@@ -18,6 +18,8 @@ from attcr.serve.settings import ServeSettings
 from attcr.serve.worker import WorkerSettings
 
 _log = logging.getLogger("attcr.serve")
+WORKER = (sys.executable, "-m", "attcr.serve.worker")
+"""What computes."""
 IN_FLIGHT = 2
 """Jobs that a worker on Ray has at once: one that runs and one that waits for it."""
 SLACK = 60.0
@@ -58,7 +60,7 @@ class Hand:
         """Start the process."""
         self.ready = False
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "attcr.serve.worker", self._crew.told],
+            [*WORKER, self._crew.told],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -40,11 +40,14 @@ class Painter:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "attcr.serve.tiles"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
+        self._ready = False  # it loads its libraries; that is not counted
 
     def ask(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         """Give what it answers; EOFError where it died, or was killed for taking too long."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        if not self._ready:
+            self._ready = self._process.stdout.readline() == b"ready\n"
         clock = threading.Timer(SECONDS, self._process.kill)
         clock.start()
         try:
@@ -80,6 +83,11 @@ class Painters:
         self._free: queue.LifoQueue[Painter | None] = queue.LifoQueue()
         for _ in range(PAINTERS):
             self._free.put(None)
+
+    def warm(self) -> None:
+        """Start one of them, so that the first tile need not wait."""
+        with suppress(queue.Empty):
+            self._free.put(self._free.get_nowait() or Painter())
 
     def ask(self, request: dict[str, Any]) -> tuple[Any, bytes]:
         """Give an answer; a file that cannot be shown is refused."""

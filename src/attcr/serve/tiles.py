@@ -297,6 +297,8 @@ def main() -> None:
     """Answer requests until the server ends."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print is for the log
+    out.write(b"ready\n")
+    out.flush()
     for line in sys.stdin:
         try:
             told, content = answer(json.loads(line))

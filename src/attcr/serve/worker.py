@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -60,6 +61,9 @@ class WorkerSettings:
 class JobWorker(SceneWorker):
     """The fleet's worker with one network, telling how far it is."""
 
+    notes: tuple[str, ...] = ()
+    """The warnings about the scene that it is at, or was at last."""
+
     def load(self, options: RestoreOptions) -> Predictor:
         """Load the network; where there is none, its name stands for it, as `restore_scene` takes it."""
         return super().load(options) if self.job.weights else cast("Predictor", NO_WEIGHTS)
@@ -80,7 +84,7 @@ class JobWorker(SceneWorker):
     @contextmanager
     def hearing(self, work: Work) -> Iterator[None]:
         """Keep the warnings about a scene for whoever sent it."""
-        self.notes: list[str] = []
+        self.notes = ()
         with warnings.catch_warnings():
             warnings.simplefilter("always", AttcrWarning)
             warnings.showwarning = self._note
@@ -89,7 +93,7 @@ class JobWorker(SceneWorker):
     def _note(self, message: Warning | str, category: type[Warning], *_: object) -> None:
         text = " ".join(str(message).split())
         if issubclass(category, AttcrWarning) and text not in self.notes:
-            self.notes.append(text)
+            self.notes = (*self.notes, text)
 
 
 def write_progress(root: Path, name: str, told: dict[str, Any]) -> None:
@@ -108,6 +112,14 @@ class Bench:
         self.settings, self.root = settings, Path(settings.store)
         self._workers: dict[str, JobWorker] = {}
 
+    def warm(self) -> None:
+        """Load what most jobs will need, so that the first one is not slower than the others."""
+        default = json.loads((self.root / INDEX).read_bytes())["default"]
+        if default:
+            self._worker(default)
+        else:
+            import_module("attcr.predict.torch")
+
     def run(self, name: str) -> tuple[Outcome, dict[str, Any]]:
         """Restore the scene of a job; give what became of it, and what is to be told about it."""
         found = Outcome(name, "0" * 64, "found", worker=worker_name())
@@ -121,9 +133,11 @@ class Bench:
             self._check(work, options)
             chosen = self._asked_weights(name) or self._fitting(work, options)
             told["weights"] = chosen
+            write_progress(self.root, name, {"stage": "mask", "done": 0, "total": 1, **told})
             worker = self._worker(chosen)
             outcome = worker.run(work.keyed(recipe_of(worker.job.weights_sha256, options)), Fetched({}))
-            told["notes"] = getattr(worker, "notes", [])
+            told["notes"] = worker.notes
+            write_progress(self.root, name, {"stage": "write", "done": 1, "total": 1, **told})
             return outcome, told
         except Exception as error:  # whatever a scene does, it stops no other
             kind, message = error_text(error)
@@ -182,16 +196,18 @@ class Bench:
             worker.close()
 
 
-def run_local(bench: Bench, names: Iterator[str], tell: Callable[[dict[str, Any]], None]) -> None:
-    """Run one job after the other in this process."""
+def run_local(bench: Bench, names: queue.SimpleQueue[str], tell: Callable[[dict[str, Any]], None]) -> None:
+    """Run one job after the other in this process, for ever."""
+    bench.warm()
     tell({"ready": True})
-    for name in names:
+    while True:
+        name = names.get()
         tell({"at": name})
         outcome, told = bench.run(name)
         tell({"outcome": asdict(outcome), "told": told})
 
 
-def listen(lines: IO[str]) -> Iterator[str]:
+def listen(lines: IO[str]) -> queue.SimpleQueue[str]:
     """Give the ids of jobs as they come; the process ends with the server, whatever it is at."""
     names: queue.SimpleQueue[str] = queue.SimpleQueue()
 
@@ -201,8 +217,7 @@ def listen(lines: IO[str]) -> Iterator[str]:
         os._exit(0)
 
     threading.Thread(target=read, daemon=True).start()
-    while True:
-        yield names.get()
+    return names
 
 
 def main() -> None:
