@@ -139,18 +139,15 @@ def command(
             process.stdout.close()
 
 
-def answers(url: str, seconds: float = 60) -> httpx.Client:
+@contextmanager
+def answers(url: str, seconds: float = 60) -> Iterator[httpx.Client]:
     """A client of a server that is starting; it is ready."""
-    client = httpx.Client(base_url=url, timeout=30)
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        try:
-            if client.get("/ready").status_code == 200:
-                return client
-        except httpx.TransportError:
-            pass
-        time.sleep(0.1)
-    raise AssertionError("the server is not ready")
+    with httpx.Client(base_url=url, timeout=60) as client:
+        until = time.monotonic() + seconds
+        while client.get("/ready").status_code != 200:
+            assert time.monotonic() < until, "the server is not ready"
+            time.sleep(0.1)
+        yield client
 
 
 def pixels(content: bytes) -> np.ndarray:

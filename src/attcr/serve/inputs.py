@@ -110,7 +110,7 @@ def read_request(body: object, hosts: Hosts, limits: Limits, weights: tuple[str,
     if len(refs) > limits.files:
         raise ConfigError(f"The request names {len(refs)} files and {limits.files} are taken.")
     for ref in refs:
-        if ref.href:
+        if not ref.upload and ref.item is None:
             hosts.check(ref.href)
     named, raw = _outputs(body)
     return Asked(tuple(refs), options, chosen, named, raw)

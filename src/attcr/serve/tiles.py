@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 import rasterio
+from affine import Affine
 from rasterio.crs import CRS
 from rasterio.enums import Resampling
 from rasterio.errors import NotGeoreferencedWarning
 from rasterio.io import DatasetReader
-from rasterio.transform import Affine
 from rasterio.vrt import WarpedVRT
 from rasterio.warp import transform
 from rio_tiler.errors import TileOutsideBounds
@@ -157,7 +157,9 @@ def _read_tile(
 ) -> ImageData:
     x, y, z = at
     with Reader(path, dataset=opened[path]) as reader:
-        return reader.tile(x, y, z, tilesize=size, indexes=tuple(indexes), resampling_method=how, reproject_method=how)
+        options: Any = {"tilesize": size, "resampling_method": how, "reproject_method": how}
+        image: ImageData = reader.tile(x, y, z, indexes=tuple(indexes), **options)
+        return image
 
 
 def picture_tile(source: tuple[str, ...], result: str, shown: str, at: tuple[int, int, int], size: int) -> bytes:

@@ -1,0 +1,49 @@
+"""The files in deploy/ that run the service are of this version, and as narrow as they say."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from attcr.cli import app
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+yaml = pytest.importorskip("yaml")
+
+
+def options() -> set[str]:
+    told = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "200", "TERM": "dumb"}).output
+    return set(re.findall(r"--[a-z-]+", told))
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "compose.yaml", "serve.yaml"])
+def test_every_option_shown_exists(name: str) -> None:
+    shown = set(re.findall(r'"(--[a-z-]+)"', (DEPLOY / name).read_text()))
+    assert {"--host", "--keys"} <= shown <= options()
+
+
+def test_the_image_runs_as_a_user_of_its_own() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    assert re.search(r"^USER 10001$", text, re.MULTILINE)
+    assert text.index("USER 10001") > text.rindex("COPY")
+    assert "STOPSIGNAL SIGTERM" in text
+
+
+def test_nothing_but_the_data_is_writable() -> None:
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["attcr"]
+    assert compose["read_only"] is True
+    assert compose["cap_drop"] == ["ALL"]
+    assert all(":ro" in one or one == "data:/data" for one in compose["volumes"])
+    assert all(one.startswith("127.0.0.1:") for one in compose["ports"])
+    kinds: dict[str, Any] = {one["kind"]: one for one in yaml.safe_load_all((DEPLOY / "serve.yaml").read_text())}
+    pod = kinds["StatefulSet"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["terminationGracePeriodSeconds"] > 10
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert container["readinessProbe"]["httpGet"]["path"] == "/ready"
+    assert container["livenessProbe"]["httpGet"]["path"] == "/health"
+    (_, outside) = kinds["NetworkPolicy"]["spec"]["egress"]
+    assert "169.254.0.0/16" in outside["to"][0]["ipBlock"]["except"]
