@@ -699,7 +699,7 @@ RESTORE = [
         ("tests/restore/test_array.py", "tests/restore/test_walk.py"),
         ("batch-decides", '_ASIDE = ("device", "batch", "vrt",', '_ASIDE = ("device", "vrt",'),
         ("defaults-in-the-digest", "if value != default[key]}", "}"),
-        ("any-dtype", 'if self.dtype not in ("float32", "bfloat16", "float16"):', "if False:"),
+        ("any-dtype", 'if self.dtype not in ("auto", "float32", "bfloat16", "float16"):', "if False:"),
         ("mask-with-its-signature", 'told["mask"] = redact(self.mask)', 'told["mask"] = self.mask'),
         ("radar-with-its-signature", 'told["sar"] = redact(self.sar) if self.sar else None', 'told["sar"] = self.sar'),
         ("rim-turned-round", "Rim(self.dilate, self.feather)", "Rim(self.feather, self.dilate)"),
@@ -826,11 +826,29 @@ RESTORE = [
         ("any-format", 'if metadata.get("format") != FORMAT:', "if False:"),
     ),
     *of(
+        "predict/__init__.py",
+        ("tests/predict/test_torch.py",),
+        (
+            "one-fast-core",
+            "all(HALF_FLAGS & set(each) for each in flags)",
+            "any(HALF_FLAGS & set(each) for each in flags)",
+        ),
+        ("auto-on-any-device", 'fast = device == "cpu" and', "fast ="),
+    ),
+    *of(
+        "ops/__init__.py",
+        ("tests/ops/test_depthwise.py",),
+        ("compiled-unasked", 'if _region_now() != "chunked" and compiled_serves', "if compiled_serves"),
+    ),
+    *of(
         "predict/openvino.py",
         ("tests/predict/test_openvino.py",),
         ("any-operation", 'if kind not in OPERATIONS or not version.startswith("opset"):', "if False:"),
         ("numbers-of-another", 'if hashlib.sha256(numbers).hexdigest() != metadata.get("bin_sha256"):', "if False:"),
         ("always-float32", '"INFERENCE_PRECISION_HINT": PRECISIONS[dtype]', '"INFERENCE_PRECISION_HINT": "f32"'),
+        ("keys-for-values", "v=laid(both, 2 * channels, after=channels)", "v=laid(both, 2 * channels)"),
+        ("tokens-of-any-length", "if any(list(each.shape) != expected or", "if any("),
+        ("shapes-without-end", "list(self._compiled)[:-MOST_SHAPES]", "list(self._compiled)[:0]"),
     ),
     *of(
         "export.py",
@@ -974,6 +992,7 @@ FLEET = [
         "fleet/settings.py",
         ("tests/fleet/test_settings.py",),
         ("and-not-isinstance-one-bool", "and not isinstance(one, bool)", ""),
+        ("machines-that-differ", 'if changed.get("dtype") == "auto":', "if False:"),
     ),
 ]
 
