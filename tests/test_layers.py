@@ -35,7 +35,8 @@ LAYERS = [
     {"restore"},
     {"fleet"},
     {"serve"},
-    {"demo", "xarray"},
+    {"demo", "xarray", "swipe"},
+    {"notebook"},
     {"cli"},
     {"__main__"},
 ]
