@@ -47,7 +47,7 @@ SHIPPED_TENSORS = {
 SHIPPED_SPECS = {
     "s2-thin": replace(ANY_BANDS, spread_factor=math.exp(-3) * 1.4),
     "rice2-small": RICE2,
-    "rgb-thin": TRUE_COLOUR,
+    "rgb-thin": replace(TRUE_COLOUR, only_light=True),
 }
 
 

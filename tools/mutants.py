@@ -680,7 +680,18 @@ RESTORE = [
         ("blank-in-one-band", "data &= (values != blank).any(axis=0)", "data &= (values != blank).all(axis=0)"),
         ("tensor-loses-its-batch", ".reshape(image.shape)", ""),
         ("opaque-is-lost", "np.concatenate([array, planes[3:]])", "array"),
-        ("any-number-of-bands", "if image.shape[0] != len(wanted) or needed:", "if needed:"),
+        (
+            "any-number-of-bands",
+            "if needed or (bands is None and image.shape[0] != len(wanted)):",
+            "if needed:",
+        ),
+        (
+            "other-bands-lost",
+            "restored[chosen, inside] = strip.values",
+            "restored[: len(chosen), inside] = strip.values",
+        ),
+        ("too-few-names", "len(bands) != image.shape[0]", "len(bands) > image.shape[0]"),
+        ("level-untold", 'if bands is None and not spec.of_kind("level"):', "if bands is None:"),
         ("hwc-is-not-turned-back", "lambda array: array.transpose(1, 2, 0)", "lambda array: array"),
     ),
     *of(
@@ -762,6 +773,24 @@ RESTORE = [
         ("mask-is-not-told", "return replace(options, mask=mask)", "return options"),
         ("no-mask-is-not-said", '    if mask == "none":', "    if False:"),
         ("no-hint", 'hint = f" Published weights', 'hint = "" and f" Published weights'),
+    ),
+    *of(
+        "predict/predictor.py",
+        ("tests/predict/test_predictor.py",),
+        ("raises-all-bands", "np.maximum(_box_mean(change).min(axis=1, keepdims=True), 0)", "np.float32(0)"),
+        ("most-raised-band", "_box_mean(change).min(axis=1", "_box_mean(change).max(axis=1"),
+        (
+            "lifts-what-darkens",
+            "np.maximum(_box_mean(change).min(axis=1, keepdims=True), 0)",
+            "_box_mean(change).min(axis=1, keepdims=True)",
+        ),
+        ("for-all-weights", "if not spec.only_light:", "if False:"),
+        ("spread-lowered", "lowered[:, :bands] -= gain", "lowered -= gain"),
+        (
+            "mean-to-one-side",
+            "reach[axis] = (NEIGHBOURHOOD // 2 + 1, NEIGHBOURHOOD // 2)",
+            "reach[axis] = (NEIGHBOURHOOD, 1)",
+        ),
     ),
     *of(
         "predict/torch.py",
@@ -1124,8 +1153,22 @@ SERVE = [
     ),
 ]
 
+QGIS = of(
+    "../../plugins/qgis/attcr_clouds/engine.py",
+    ("tests/plugins/test_engine.py",),
+    ("stopped-is-an-error", "if ended.stopped or listener.stopped():", "if False:"),
+    ("the-folder-stays", "shutil.rmtree(folder, ignore_errors=True)", "pass"),
+    ("stale-files-stay", "elif path.exists():", "elif False:"),
+    ("a-link-to-an-input", "if os.path.realpath(path) in read:", "if str(path) in read:"),
+    ("anybodys-files", "if taken and not _is_ours(target):", "if not taken and not _is_ours(target):"),
+    ("qgis-own-python", "if name not in OF_QGIS", "if name"),
+    ("stages-without-start", "first + (last - first) * part", "(last - first) * part"),
+    ("the-folder-is-told", "lambda text: text.replace(str(folder) + os.sep", "lambda text: text.replace(''"),
+    ("any-item-is-ours", 'item["assets"]["restored"]["href"] == f"./{target.name}"', "True"),
+)
+
 MUTANTS: tuple[Mutant, ...] = (
     *SENSORS, *PRODUCTS, *SPEC, *NAIVE, *CHUNKED, *NETWORK, *WEIGHTS, *HUB, *TILES, *BLEND, *PROTOCOLS,
-    *TWO_DATES, *DATES, *LOOKS, *AUDIT, *WALK, *RESTORE, *FLEET, *USER, *SERVE,
+    *TWO_DATES, *DATES, *LOOKS, *AUDIT, *WALK, *RESTORE, *FLEET, *USER, *QGIS, *SERVE,
 )  # fmt: skip
 """All of them."""

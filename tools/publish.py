@@ -77,7 +77,9 @@ WORDS = {
         "(docs/data.md, docs/results/rgb-thin.md)",
         (
             "thick cloud, which hides the ground: it will be left or smeared",
-            "cloud shadow, smoke, snow and ice, which it has not seen",
+            "cloud shadow, which stays: no neighbourhood becomes brighter in every band; smoke, snow and ice, which it "
+            "has not seen",
+            "slight haze over sea, where it may darken too much",
             "measuring surfaces under cloud: reflectance there is estimated, not observed",
         ),
     ),
@@ -160,6 +162,8 @@ def _training(provenance: dict[str, Any]) -> str:
         if isinstance(crop, dict)
         else f"{crop} px"
     )
+    if provenance.get("first_steps"):
+        crops = f"{provenance['first_steps']} of {provenance['first_crop']} px, the rest of {crops}"
     shrinks = [shrink for shrink in provenance.get("shrinks", [1]) if shrink > 1]
     smaller = f", at full size or averaged down by {', '.join(map(str, shrinks))}" if shrinks else ""
     started = f"from {Path(provenance['start_from']).stem}, " if provenance.get("start_from") else ""

@@ -63,6 +63,8 @@ class InputSpec:
     """Whether a predicted spread follows the bands: for each the logarithm of the expected absolute error."""
     spread_factor: float = 1.0
     """What makes the predicted spread true on held-out images: it is multiplied by this."""
+    only_light: bool = False
+    """Whether it removes a veil's light and nothing else: then no neighbourhood becomes brighter in every band."""
 
     def __post_init__(self) -> None:
         names = [slot.name for slot in self.slots]

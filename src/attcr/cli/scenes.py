@@ -23,6 +23,7 @@ from attcr.cli.arguments import (
     ProgressAs,
     Quiet,
     Radar,
+    ReferenceDays,
     ReferenceMask,
     References,
     Sensor,
@@ -79,6 +80,7 @@ def restore(
     confidence: Confidence = False,
     reference: References = None,
     reference_mask: ReferenceMask = None,
+    reference_days: ReferenceDays = 60,
     tile: Annotated[int, typer.Option(metavar="PIXELS", help="Pixels along a tile.")] = 256,
     overlap: Annotated[int, typer.Option(metavar="PIXELS", help="Pixels that neighbouring tiles share.")] = 32,
     batch: Annotated[int, typer.Option(metavar="TILES", help="Tiles through the network at once.")] = 1,
@@ -109,6 +111,7 @@ def restore(
         kinds: dict[str, Any] = {"device": device, "dtype": dtype, "backend": backend, "sensor": sensor}
         places: dict[str, Any] = {"bands": bands, "mask": mask, "dilate": dilate, "feather": feather, "sar": sar}
         dates: dict[str, Any] = {"references": tuple(reference or ()), "reference_mask": reference_mask}
+        dates["reference_days"] = reference_days
         rules: dict[str, Any] = {"unseen": unseen, "confidence": confidence, "vrt": "any" if vrt else "beside"}
         options = RestoreOptions(**numbers, **kinds, **places, **dates, **rules)
         again = {"overwrite": overwrite, "resume": resume}
@@ -174,6 +177,8 @@ def _plan(voice: Voice, scene: list[str], target: str, weights: str | None, opti
 def _told_by_plan(plan: "ScenePlan", target: str, options: "RestoreOptions") -> Iterator[str]:
     yield f"{plan.width} x {plan.height} pixels, bands {' '.join(plan.bands)}, {plan.dtype}, {plan.sensor}"
     yield f"mask {plan.mask}: {plan.tiles_to_run} of {plan.tiles} tiles go through the network"
+    for reference in plan.references:
+        yield f"filled from {reference}"
     yield f"about {duration(plan.seconds)} on {options.device}, beside reading and writing"
     yield f"{plan.memory / 2**20:,.0f} MiB of memory beside the network's own"
     yield f"{plan.disk / 2**20:,.0f} MiB of disk in {Path(target).parent}, most of it while working"

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from attcr.spec import InputSpec
 
 Float32 = NDArray[np.float32]
+NEIGHBOURHOOD = 129
+"""Pixels along the square over which `without_gain` takes the mean of a change."""
 
 
 @runtime_checkable
@@ -31,3 +33,32 @@ class Predictor(Protocol):
         Where the network changes nothing, the band's plane comes back to the bit. With `spec.spread`, a plane for each
         band follows: the logarithm of its expected absolute error.
         """
+
+
+def without_gain(spec: InputSpec, x: Float32, y: Float32) -> Float32:
+    """Give the predictor's result `y` for `x`, lowered where it brightens every band and only light is removed.
+
+    A veil adds light, of one colour. What is brighter than the veil (a desert's red) may rise as the veil goes, but
+    not all bands at once. So of the mean changes over a neighbourhood the least is taken off all bands where it is
+    above 0; the rest stays to the bit.
+    """
+    if not spec.only_light:
+        return y
+    bands = len(spec.outputs)
+    change = y[:, :bands] - x[:, spec.optical]
+    gain = np.maximum(_box_mean(change).min(axis=1, keepdims=True), 0)
+    lowered: Float32 = y.copy()
+    lowered[:, :bands] -= gain
+    return lowered
+
+
+def _box_mean(planes: Float32) -> Float32:
+    """Give the mean over NEIGHBOURHOOD x NEIGHBOURHOOD pixels around each; the image's edge goes on outside."""
+    for axis in (2, 3):
+        reach = [(0, 0)] * planes.ndim
+        reach[axis] = (NEIGHBOURHOOD // 2 + 1, NEIGHBOURHOOD // 2)
+        sums = np.cumsum(np.pad(planes, reach, mode="edge"), axis=axis, dtype=np.float64)
+        size = planes.shape[axis]
+        last = np.take(sums, range(NEIGHBOURHOOD, NEIGHBOURHOOD + size), axis)
+        planes = ((last - np.take(sums, range(size), axis)) / NEIGHBOURHOOD).astype(np.float32)
+    return planes
