@@ -48,9 +48,11 @@ def counted(folder: Path, log: Path) -> Iterator[tuple[str, Asked]]:
     log.write_text("")
     command = [sys.executable, str(SERVER), str(folder), str(log)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        yield f"http://127.0.0.1:{server.stdout.readline().strip()}", Asked(log)
-        server.kill()
+        try:
+            assert server.stdout is not None
+            yield f"http://127.0.0.1:{server.stdout.readline().strip()}", Asked(log)
+        finally:
+            server.kill()
 
 
 def box() -> list[float]:

@@ -146,7 +146,8 @@ def _dates_of(stack: Any, masks: Any, when: Sequence[int], options: RestoreOptio
     if not hasattr(stack, "dask"):
         images, clouds = np.asarray(stack), np.asarray(masks)
         made = [_fill_one(images, clouds, when, at, options) for at in range(count)]
-        return tuple(np.stack(some) for some in zip(*made, strict=True))  # type: ignore[return-value]
+        scenes, qualities, days = zip(*made, strict=True)
+        return np.stack(scenes), np.stack(qualities), np.stack(days)
     import dask.array as da
     from dask.delayed import delayed
 
@@ -154,9 +155,10 @@ def _dates_of(stack: Any, masks: Any, when: Sequence[int], options: RestoreOptio
     fill = delayed(_fill_one, pure=False, nout=3)
     tasks = [fill(whole, clouds, when, at, options) for at in range(count)]
     kinds = (((bands, height, width), stack.dtype), ((height, width), np.uint8), ((height, width), np.int16))
-    return tuple(  # type: ignore[return-value]
+    first, second, third = (
         da.stack([da.from_delayed(task[i], shape, dtype) for task in tasks]) for i, (shape, dtype) in enumerate(kinds)
     )
+    return first, second, third
 
 
 def _fill_one(

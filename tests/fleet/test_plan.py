@@ -162,7 +162,7 @@ def test_planned_references_fill_a_fleets_scenes_as_named_ones_fill_one(tmp_path
             found = {name: json.loads(work.options or "{}").get("references", []) for name, work in works.items()}
             here = {name: [one.rpartition("/")[2] for one in named] for name, named in found.items()}
             assert here == {
-                "S2_20200601": ["S2_20200611", "S2_20200606"],
+                "S2_20200601": ["S2_20200611", "S2_20200720"],
                 "S2_20200606": ["S2_20200611", "S2_20200720"],  # from outside the dates that were asked for
                 "S2_20200611": [],  # there is no cloud
             }

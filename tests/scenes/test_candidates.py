@@ -1,4 +1,3 @@
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -35,36 +34,16 @@ def profile(tmp_path: Path) -> Profile:
         return scene.profile
 
 
-def chosen(profile: Profile, shares: dict[Candidate, np.ndarray], most: int) -> list[str]:
-    found = choose(wanted(profile), list(shares), most, lambda one, _: shares[one].astype(np.float32))
-    return [one.id for one in found]
+def test_what_cannot_be_read_is_passed_over_and_a_few_times_as_many_as_wanted_are_looked_at(profile: Profile) -> None:
+    looked: list[str] = []
 
+    def look_at(one: Candidate, _: Profile) -> np.ndarray | None:
+        looked.append(one.id)
+        return None if one.id == "d1" else np.ones((10, 10), np.float32)
 
-def columns(*seen: int) -> np.ndarray:
-    share = np.zeros((10, 10))
-    share[:, list(seen)] = 1
-    return share
-
-
-def test_first_comes_the_one_that_sees_most_then_the_one_that_adds_most(profile: Profile) -> None:
-    shares = {
-        candidate(5): columns(0, 1, 2, 3, 4),
-        candidate(6): columns(1, 2, 3, 4, 8, 9),  # what is not under cloud counts for nothing
-        candidate(10): columns(5, 6, 7),
-        candidate(12): columns(5, 6),
-    }
-    assert chosen(profile, shares, 2) == ["d5", "d10"]
-    assert chosen(profile, shares, 1) == ["d5"]
-
-
-def test_of_dates_that_see_as_much_the_nearer_one_and_then_the_other_side_come_first(profile: Profile) -> None:
-    everything = columns(*range(10))
-    shares = {candidate(days): everything for days in (-30, -20, 3, 5)}
-    assert chosen(profile, shares, 2) == ["d3", "d-20"]
-
-
-def test_a_date_that_adds_nothing_is_not_taken(profile: Profile) -> None:
-    assert chosen(profile, {candidate(3): columns(0, 1), candidate(4): columns(8, 9)}, 3) == ["d3"]
+    ranked = [candidate(days) for days in range(1, 20)]
+    assert [one.id for one in choose(wanted(profile), ranked, 1, look_at)] == ["d2"]
+    assert looked == ["d1", "d2", "d3", "d4", "d5"]
 
 
 def test_dates_of_another_tile_pass_or_season_are_not_looked_at(profile: Profile) -> None:
@@ -175,7 +154,3 @@ def test_a_search_goes_page_by_page_to_its_end(tmp_path: Path, monkeypatch: pyte
         with pytest.raises(SceneError, match="are no dates"):
             list(search_items(api, ["c"], datetime="yesterday"))
     assert interval_of("2024-06-01/..") == "2024-06-01T00:00:00Z/.."
-
-
-def test_a_candidate_is_a_value() -> None:
-    assert replace(candidate(3), cloudy=0.5).days_from(TAKEN) == 3

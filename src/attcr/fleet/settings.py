@@ -50,6 +50,8 @@ def with_settings(options: RestoreOptions, settings: Mapping[str, Any]) -> Resto
             changed[name] = _as(kinds[name], value)
         except TypeError:
             raise ConfigError(f"The option {name} is {value!r}; expected {_words(kinds[name])}.") from None
+    if changed.get("dtype") == "auto":
+        raise ConfigError("The option dtype is 'auto', by which machines may differ: name float32 or bfloat16.")
     return replace(options, **changed)
 
 

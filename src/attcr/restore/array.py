@@ -124,18 +124,13 @@ def restore_tiles(
     product = options.named_sensor() or recognise({}, image.dtype, (1.0,), (0.0,))
     if product is None:
         raise SceneError(f"{image.dtype} values could be any product's: give RestoreOptions(sensor=...).")
-<<<<<<< HEAD
     places = _places(image, predictor.spec, product, bands)
     slots = [slot for slot in predictor.spec.bands if slot.name in places]
     names = [slot.name for slot in slots]
     chosen = [places[name] for name in names]
     seen = image if chosen == list(range(image.shape[0])) else image[chosen]
-    rows = _ArrayRows(seen, options.nodata)
+    rows = ArrayRows(seen, options.nodata)
     corner = seen[:, :1024, :1024]
-=======
-    rows = ArrayRows(image, options.nodata)
-    corner = image[:, :1024, :1024]
->>>>>>> h-auto
     check_values(product, corner, rows.valid(corner, 0))
     if options.sensor is None and could_be_picture(product, {}, names):
         check_floats(corner, rows.valid(corner, 0))

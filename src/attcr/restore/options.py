@@ -22,6 +22,7 @@ DEFAULTS = 2
 """Counts changes of the defaults below: the digest names only what differs from them."""
 
 _ASIDE = ("device", "batch", "vrt", "reference_days")
+"""Options that do not decide the result: where and how it is computed and read, and how references were found."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,8 @@ class RestoreOptions:
     """Tiles that go through the network at once."""
     device: str = "cpu"
     """Where the network runs, as torch names it."""
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """What the network computes in."""
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "float32"
+    """What the network computes in; auto is bfloat16 on CPUs that multiply in it and float32 elsewhere."""
     backend: Backend = "auto"
     """What computes it: torch, onnxruntime or openvino; auto leaves it to the file of the weights."""
     sensor: str | Sensor | None = None
@@ -84,8 +85,8 @@ class RestoreOptions:
             raise ConfigError(f"batch is {self.batch} and must be at least 1.")
         if self.dilate < 0 or self.feather < 0:
             raise ConfigError(f"dilate ({self.dilate}) and feather ({self.feather}) must not be negative.")
-        if self.dtype not in ("float32", "bfloat16", "float16"):
-            raise ConfigError(f"dtype is {self.dtype!r}; expected float32, bfloat16 or float16.")
+        if self.dtype not in ("auto", "float32", "bfloat16", "float16"):
+            raise ConfigError(f"dtype is {self.dtype!r}; expected auto, float32, bfloat16 or float16.")
         if self.unseen not in ("keep", "fill", "nodata"):
             raise ConfigError(f"unseen is {self.unseen!r}; expected keep, fill or nodata.")
         if self.backend not in get_args(Backend):

@@ -18,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 
 import attcr
 from attcr.errors import FleetError
-from attcr.serve import pictures, problems, processes, watch
+from attcr.serve import pictures, problems, processes, viewer, watch
 from attcr.serve.guard import Guard, user_of
 from attcr.serve.jobs import Jobs, JobState
 from attcr.serve.networks import lay_out
@@ -72,6 +72,7 @@ def create_app(settings: ServeSettings) -> FastAPI:
     _add_uploads(app, jobs, metrics, user)
     _add_events(app, jobs, user)
     _add_watch(app, jobs, metrics, user)
+    viewer.mount(app)
     described = _description(app, settings)
 
     @app.get("/api", tags=["service"], include_in_schema=False)

@@ -135,6 +135,7 @@ def _describe(routes: APIRouter, weights: tuple[str, ...]) -> None:
             {"rel": f"{_REL}/conformance", "href": f"{base}/conformance", "type": "application/json"},
             {"rel": f"{_REL}/processes", "href": f"{base}/processes", "type": "application/json"},
             {"rel": f"{_REL}/job-list", "href": f"{base}/jobs", "type": "application/json"},
+            {"rel": "alternate", "href": f"{base}/viewer/", "type": "text/html", "title": "In the browser"},
         ]
         return JSONResponse({"title": "attcr", "description": "Removes clouds from satellite images.", "links": links})
 
