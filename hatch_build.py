@@ -3,6 +3,7 @@
 ATTCR_KERNEL=0 leaves it out. The library needs nothing but the C library, so one wheel serves every Python 3.
 """
 
+import itertools
 import os
 import platform
 import shlex
@@ -14,7 +15,8 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCE, LIBRARY = Path("src/attcr/ops/kernel.cpp"), Path("src/attcr/ops/_kernel.so")
+SOURCES = (Path("src/attcr/ops/kernel.cpp"), Path("src/attcr/ops/depthwise.cpp"))
+LIBRARY = Path("src/attcr/ops/_kernel.so")
 FLAGS = [
     "-O3", "-std=c++17", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fno-math-errno", "-fno-trapping-math",
     "-fno-signed-zeros", "-ffp-contract=fast", "-fvisibility=hidden",
@@ -35,10 +37,10 @@ def compile_kernel(folder: Path, target: Path, machine: str, compiler: list[str]
     """Compile the kernel in `folder` for a machine, and link it into `target`."""
     with tempfile.TemporaryDirectory() as room:
         objects = []
-        for isa, flags in {"": [], **SETS[machine]}.items():
-            made = f"{room}/{isa or 'calls'}.o"
+        for source, (isa, flags) in itertools.product(SOURCES, {"": [], **SETS[machine]}.items()):
+            made = f"{room}/{source.stem}-{isa or 'calls'}.o"
             named = [f"-DISA={isa}"] if isa else []
-            _run([*compiler, *FLAGS, *flags, *named, "-c", str(folder / SOURCE), "-o", made])
+            _run([*compiler, *FLAGS, *flags, *named, "-c", str(folder / source), "-o", made])
             objects.append(made)
         linked = f"{room}/kernel.so"
         _run([*compiler, "-shared", "-nodefaultlibs", "-s", *objects, "-lc", "-lgcc", "-o", linked])

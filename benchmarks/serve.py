@@ -24,8 +24,8 @@ import numpy as np
 import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from fake_fleets import completed, make_weights
-from fake_services import tiff
+from fake_fleets import completed, make_weights  # type: ignore[import-not-found]
+from fake_services import tiff  # type: ignore[import-not-found]
 
 PAUSE = 0.5
 
@@ -118,8 +118,9 @@ def served(store: Path, weights: Path) -> Iterator[tuple[int, str]]:
 async def run(url: str, pid: int, clients: int, seconds: float, size: int) -> tuple[Load, list[tuple[float, float]]]:
     load, until = Load(), time.monotonic() + seconds
     tasks = [load.client(url, number, until, tiff(size, seed=number)) for number in range(clients)]
-    memory, *_ = await asyncio.gather(watch(pid, until), *tasks)
-    return load, memory
+    watching = asyncio.create_task(watch(pid, until))
+    await asyncio.gather(*tasks)
+    return load, await watching
 
 
 def main() -> None:

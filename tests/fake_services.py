@@ -90,7 +90,7 @@ def begin(client: Any, content: bytes, name: str = "scene.tif", **inputs: Any) -
     return str(answer.json()["jobID"])
 
 
-def ended(client: Any, job: str, seconds: float = 60, **more: Any) -> dict[str, Any]:
+def ended(client: Any, job: str, seconds: float = 180, **more: Any) -> dict[str, Any]:
     """Wait until a job has ended; give its status."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SOURCES = sorted(path.relative_to(ROOT) for folder in ("src", "tools") for path in (ROOT / folder).rglob("*.py"))
+FOLDERS = ("src", "tools", "plugins")
+SOURCES = sorted(path.relative_to(ROOT) for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 LONGEST = 60
 """Lines of a function, its signature and docstring included."""
 

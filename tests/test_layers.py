@@ -16,6 +16,7 @@ LAYERS = [
     {"files", "addresses", "dates"},
     {"sensors"},
     {"products"},
+    {"compiled"},
     {"ops"},
     {"networks"},
     {"complexity"},
@@ -42,12 +43,13 @@ LAYERS = [
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 FILES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
-NO_TORCH = {"errors", "files", "addresses", "dates", "sensors", "products", "spec", "hub", "scenes"}
+NO_TORCH = {"errors", "files", "addresses", "dates", "sensors", "products", "compiled", "spec", "hub", "scenes"}
 """Rooms that never import torch."""
 NO_TORCH_AT_IMPORT = {"weights", "restore", "cli"}
 """Rooms that import it in the function that needs it, and through no other module before."""
 NO_GEOGRAPHY = {
-    "dates", "ops", "networks", "sensors", "products", "spec", "weights", "official", "predict", "protocols",
+    "dates", "compiled", "ops", "networks", "sensors", "products", "spec", "weights", "official", "predict",
+    "protocols",
 }  # fmt: skip
 GEOGRAPHY = {"rasterio", "rio_cogeo", "pystac", "pystac_client", "pyproj", "shapely", "osgeo"}
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from attcr.errors import ShapeError
+from attcr.errors import ConfigError, ShapeError
 from attcr.restore import RestoreOptions, restore_array
 from attcr.sensors import PICTURE
+from fake_dates import a_gap, ground
 from fake_scenes import SENSORS, Counting, Same, Smooth, noise, smooth_picture
 
 xr = pytest.importorskip("xarray", reason="extra xarray")
@@ -85,3 +86,76 @@ def test_only_the_chunks_asked_for_are_run() -> None:
 def test_an_array_without_rows_and_columns_is_refused() -> None:
     with pytest.raises(ShapeError, match="Select one time"):
         xr.DataArray(np.zeros((2, 3, 4, 5)), dims=("time", "band", "y", "x")).attcr.restore(Same())
+
+
+def test_bands_are_found_by_the_names_of_their_coordinate() -> None:
+    values = (2000 + 500 * noise("float32", (3, 40, 48))).astype(np.uint16)
+    options = RestoreOptions(sensor="s2-l2a", tile=48, overlap=12)
+    expected = restore_array(values, "s2-thin", bands=("red", "green", "blue"), options=options).image
+    for chunks in ({}, {"y": 40, "x": 20}):
+        out = labelled(values, **chunks).attcr.restore("s2-thin", options=options)
+        assert np.array_equal(out.values, expected)
+    numbered = labelled(values).assign_coords(band=[1, 2, 3])
+    with pytest.raises(ShapeError, match="3 bands and the network takes 13"):
+        numbered.attcr.restore("s2-thin", options=options)
+
+
+def dates(**chunks: int) -> "tuple[xr.DataArray, xr.DataArray, np.ndarray]":
+    """Three dates of one place in other tones, two of them under a cloud, and the truth."""
+    truth = ground(96, 128)
+    shown = np.stack([truth, truth * 0.8 + 0.05, truth * 1.2])
+    clouds = np.zeros((3, 96, 128), np.uint8)
+    clouds[0][a_gap()] = 2
+    clouds[1, :20, :20] = 1
+    shown = np.where(clouds[:, None] > 0, 0.9, shown)
+    when = np.array(["2020-06-01", "2020-06-11", "2020-05-02"], "datetime64[ns]")
+    place = {"time": when, "y": np.arange(96) * -10.0, "x": np.arange(128) * 10.0}
+    values = np.rint(shown * 10_000).astype(np.uint16)
+    array = xr.DataArray(values, dims=("time", "band", "y", "x"), coords={**place, "band": list("abc")}, name="scene")
+    mask = xr.DataArray(clouds, dims=("time", "y", "x"), coords=place)
+    return (array.chunk(chunks) if chunks else array), mask, truth
+
+
+FILL = RestoreOptions(sensor="s2-l2a", dilate=2, feather=2)
+
+
+def test_each_date_is_filled_from_the_others() -> None:
+    array, clouds, truth = dates()
+    turned = array.transpose("y", "x", "time", "band")
+    out = turned.attcr.restore(dim="time", clouds=clouds, options=FILL)
+    assert set(out) == {"scene", "quality", "days"}
+    assert out["scene"].dims == turned.dims
+    assert out["scene"].dtype == array.dtype
+    for name in array.coords:
+        assert out[name].equals(array[name])
+    scene = out["scene"].transpose("time", "band", "y", "x").values
+    assert np.abs(scene[0] / 10_000 - truth)[:, a_gap()].mean() < 0.003
+    quality, days = out["quality"].values, out["days"].values
+    assert set(quality[0][a_gap()]) == {6}
+    assert set(days[0][a_gap()]) <= {10, -30}
+    assert set(days[1, :20, :20].ravel()) <= {-10, -40}
+    untouched = quality == 1
+    assert untouched[2].all()
+    assert (days[untouched] == -32768).all()
+    assert (scene.transpose(0, 2, 3, 1)[untouched] == array.values.transpose(0, 2, 3, 1)[untouched]).all()
+
+
+def test_dates_of_dask_stay_lazy_and_give_the_same_bits() -> None:
+    array, clouds, _ = dates()
+    lazy = dates(time=1, y=50, x=60)[0]
+    whole = array.attcr.restore(dim="time", clouds=clouds, options=FILL)
+    out = lazy.attcr.restore(dim="time", clouds=clouds.chunk(time=1), options=FILL)
+    assert all(hasattr(out[name].data, "dask") for name in out)
+    assert out.equals(whole)
+
+
+def test_dates_without_clouds_or_with_a_model_are_refused() -> None:
+    array, clouds, _ = dates()
+    with pytest.raises(ConfigError, match="give `clouds`, and no model"):
+        array.attcr.restore(dim="time")
+    with pytest.raises(ConfigError, match="No model came"):
+        array.isel(time=0).attcr.restore()
+    with pytest.raises(ShapeError, match="there is no 'when'"):
+        array.attcr.restore(dim="when", clouds=clouds)
+    with pytest.raises(ShapeError, match="clouds has dims"):
+        array.attcr.restore(dim="time", clouds=clouds[0])

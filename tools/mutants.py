@@ -680,15 +680,26 @@ RESTORE = [
         ("blank-in-one-band", "data &= (values != blank).any(axis=0)", "data &= (values != blank).all(axis=0)"),
         ("tensor-loses-its-batch", ".reshape(image.shape)", ""),
         ("opaque-is-lost", "np.concatenate([array, planes[3:]])", "array"),
-        ("any-number-of-bands", "if image.shape[0] != len(wanted) or needed:", "if needed:"),
+        (
+            "any-number-of-bands",
+            "if needed or (bands is None and image.shape[0] != len(wanted)):",
+            "if needed:",
+        ),
+        (
+            "other-bands-lost",
+            "restored[chosen, inside] = strip.values",
+            "restored[: len(chosen), inside] = strip.values",
+        ),
+        ("too-few-names", "len(bands) != image.shape[0]", "len(bands) > image.shape[0]"),
+        ("level-untold", 'if bands is None and not spec.of_kind("level"):', "if bands is None:"),
         ("hwc-is-not-turned-back", "lambda array: array.transpose(1, 2, 0)", "lambda array: array"),
     ),
     *of(
         "restore/options.py",
         ("tests/restore/test_array.py", "tests/restore/test_walk.py"),
-        ("batch-decides", 'not in ("device", "batch", "vrt")', 'not in ("device", "vrt")'),
+        ("batch-decides", '_ASIDE = ("device", "batch", "vrt",', '_ASIDE = ("device", "vrt",'),
         ("defaults-in-the-digest", "if value != default[key]}", "}"),
-        ("any-dtype", 'if self.dtype not in ("float32", "bfloat16", "float16"):', "if False:"),
+        ("any-dtype", 'if self.dtype not in ("auto", "float32", "bfloat16", "float16"):', "if False:"),
         ("mask-with-its-signature", 'told["mask"] = redact(self.mask)', 'told["mask"] = self.mask'),
         ("radar-with-its-signature", 'told["sar"] = redact(self.sar) if self.sar else None', 'told["sar"] = self.sar'),
         ("rim-turned-round", "Rim(self.dilate, self.feather)", "Rim(self.feather, self.dilate)"),
@@ -815,11 +826,29 @@ RESTORE = [
         ("any-format", 'if metadata.get("format") != FORMAT:', "if False:"),
     ),
     *of(
+        "predict/__init__.py",
+        ("tests/predict/test_torch.py",),
+        (
+            "one-fast-core",
+            "all(HALF_FLAGS & set(each) for each in flags)",
+            "any(HALF_FLAGS & set(each) for each in flags)",
+        ),
+        ("auto-on-any-device", 'fast = device == "cpu" and', "fast ="),
+    ),
+    *of(
+        "ops/__init__.py",
+        ("tests/ops/test_depthwise.py",),
+        ("compiled-unasked", 'if _region_now() != "chunked" and compiled_serves', "if compiled_serves"),
+    ),
+    *of(
         "predict/openvino.py",
         ("tests/predict/test_openvino.py",),
         ("any-operation", 'if kind not in OPERATIONS or not version.startswith("opset"):', "if False:"),
         ("numbers-of-another", 'if hashlib.sha256(numbers).hexdigest() != metadata.get("bin_sha256"):', "if False:"),
         ("always-float32", '"INFERENCE_PRECISION_HINT": PRECISIONS[dtype]', '"INFERENCE_PRECISION_HINT": "f32"'),
+        ("keys-for-values", "v=laid(both, 2 * channels, after=channels)", "v=laid(both, 2 * channels)"),
+        ("tokens-of-any-length", "if any(list(each.shape) != expected or", "if any("),
+        ("shapes-without-end", "list(self._compiled)[:-MOST_SHAPES]", "list(self._compiled)[:0]"),
     ),
     *of(
         "export.py",
@@ -963,6 +992,7 @@ FLEET = [
         "fleet/settings.py",
         ("tests/fleet/test_settings.py",),
         ("and-not-isinstance-one-bool", "and not isinstance(one, bool)", ""),
+        ("machines-that-differ", 'if changed.get("dtype") == "auto":', "if False:"),
     ),
 ]
 
@@ -1002,6 +1032,24 @@ DATES = [
         ("edges-count-fully", "_inwards(sound)[rows, cols] * np", "1.0 * np"),
         ("step-without-bound", "np.clip(seen - new, -LARGEST_STEP, LARGEST_STEP)", "(seen - new)"),
         ("step-outwards", "new + step, new)", "new - step, new)"),
+    ),
+    *of(
+        "dates/choose.py",
+        ("tests/dates/test_choose.py",),
+        ("clear-ground-counts", "np.where(cloud, share, 0)", "np.where(cloud | True, share, 0)"),
+        ("far-dates-alike", "return 1 / (1 + abs(days) / HALF_LIFE)", "return 1 / (1 + 0 * abs(days) / HALF_LIFE)"),
+        ("one-side-in-time", 'return "after" if days > 0 else "before"', 'return "after"'),
+        ("again-as-new", "OTHER_SIDE, AGAIN = 0.25, 0.05", "OTHER_SIDE, AGAIN = 1.0, 1.0"),
+        ("takes-what-adds-nothing", "if worth[best] < LEAST:", "if worth[best] < -LEAST:"),
+    ),
+    *of(
+        "scenes/candidates.py",
+        ("tests/scenes/test_candidates.py",),
+        ("same-pass", "SAME_PASS < apart <=", "apart <="),
+        ("any-tile", "not one.tile or one.tile == wanted.tile", "not one.tile or one.tile != ''"),
+        ("beyond-its-end", 'blank = 1 if kind == "qa_pixel" else 0', "blank = 0"),
+        ("no-data-is-clear", "return values > 1, classes_of_scl(values)", "return values >= 0, classes_of_scl(values)"),
+        ("files-of-this-machine", "not hrefs or any(local_file(href)", "not hrefs or any(None and local_file(href)"),
     ),
     *of(
         "restore/references.py",
@@ -1076,8 +1124,88 @@ USER = [
     ),
 ]
 
+QGIS = of(
+    "../../plugins/qgis/attcr_clouds/engine.py",
+    ("tests/plugins/test_engine.py",),
+    ("stopped-is-an-error", "if ended.stopped or listener.stopped():", "if False:"),
+    ("the-folder-stays", "shutil.rmtree(folder, ignore_errors=True)", "pass"),
+    ("stale-files-stay", "elif path.exists():", "elif False:"),
+    ("a-link-to-an-input", "if os.path.realpath(path) in read:", "if str(path) in read:"),
+    ("anybodys-files", "if taken and not _is_ours(target):", "if not taken and not _is_ours(target):"),
+    ("qgis-own-python", "if name not in OF_QGIS", "if name"),
+    ("stages-without-start", "first + (last - first) * part", "(last - first) * part"),
+    ("the-folder-is-told", "lambda text: text.replace(str(folder) + os.sep", "lambda text: text.replace(''"),
+    ("any-item-is-ours", 'item["assets"]["restored"]["href"] == f"./{target.name}"', "True"),
+)
+
+HOSTILE = "tests/serve/test_hostile.py"
+SERVE = [
+    *of(
+        "serve/limits.py",
+        (f"{HOSTILE}::test_a_name_that_leads_into_a_private_network_is_refused",),
+        ("one-public-address-will-do", "not all(map(is_public, addresses))", "not any(map(is_public, addresses))"),
+        ("dressed-up-addresses", "ip.version == net.version and ip in net for net", "ip is net for net"),
+    ),
+    *of(
+        "serve/limits.py",
+        (f"{HOSTILE}::test_an_address_elsewhere_is_refused_before_anything_is_asked",),
+        ("below-is-any-ending", "host.endswith(name[1:])", "host.endswith(name[2:])"),
+        ("any-port", "(port is None if not wanted else str(port) == wanted)", "True"),
+        ("any-scheme", 'if parts.scheme not in ("http", "https") or not host', "if not host"),
+    ),
+    *of(
+        "serve/limits.py",
+        (f"{HOSTILE}::test_a_redirect_to_another_host_takes_no_password_along",),
+        ("the-password-goes-along", "                        login = None", "                        login = login"),
+    ),
+    *of(
+        "serve/limits.py",
+        (f"{HOSTILE}::test_what_is_no_raster_is_not_taken",),
+        ("anything-is-a-raster", "    if sniff(head) is None:", "    if head is None:"),
+    ),
+    *of(
+        "serve/jobs.py",
+        (f"{HOSTILE}::test_another_users_job_and_upload_are_not_there",),
+        ("jobs-of-others", "if job is None or job.owner != owner:", "if job is None:"),
+        (
+            "lists-of-others",
+            "in list(self._jobs.values()) if job.owner == owner]",
+            "in list(self._jobs.values()) if job.owner]",
+        ),
+    ),
+    *of(
+        "serve/jobs.py",
+        (f"{HOSTILE}::test_one_user_cannot_take_the_queue",),
+        ("one-job-more", "if mine >= limit:", "if mine > limit:"),
+    ),
+    *of(
+        "serve/uploads.py",
+        (f"{HOSTILE}::test_another_users_job_and_upload_are_not_there",),
+        ("uploads-of-others", "if upload is None or upload.owner != owner:", "if upload is None:"),
+    ),
+    *of(
+        "serve/guard.py",
+        (f"{HOSTILE}::test_a_page_of_another_site_cannot_ask_in_the_users_name",),
+        ("any-host", "_host_of(host).lower() not in LOOPBACK", "_host_of(host).lower() in ()"),
+        ("any-origin", 'origin.partition("://")[2] != host', "origin == host"),
+    ),
+    *of(
+        "serve/worker.py",
+        (f"{HOSTILE}::test_a_scene_that_is_too_large_is_refused_before_it_is_read",),
+        ("any-pixels", "if pixels > self.settings.pixels:", "if pixels < 0:"),
+        ("any-bands", "if bands > self.settings.bands:", "if bands < 0:"),
+    ),
+    *of(
+        "serve/settings.py",
+        ("tests/serve/test_serve_settings.py",),
+        ("anyone-without-keys", "if self.keys is None and self.host not in LOOPBACK:", "if self.host is None:"),
+        ("keys-of-two", "if keys.setdefault(digest, name) != name:", "if keys.setdefault(digest, name) is None:"),
+        ("short-keys", "SHORTEST_KEY = 16", "SHORTEST_KEY = 4"),
+    ),
+]
+
 MUTANTS: tuple[Mutant, ...] = (
     *SENSORS, *PRODUCTS, *SPEC, *NAIVE, *CHUNKED, *NETWORK, *WEIGHTS, *HUB, *TILES, *BLEND, *PROTOCOLS,
-    *TWO_DATES, *DATES, *LOOKS, *AUDIT, *WALK, *RESTORE, *FLEET, *USER,
+    *TWO_DATES, *DATES, *LOOKS, *AUDIT, *WALK, *RESTORE, *FLEET, *USER, *QGIS, *SERVE,
 )  # fmt: skip
 """All of them."""

@@ -31,7 +31,8 @@ from queue import SimpleQueue
 from mutants import MUTANTS, Mutant
 
 ROOT = Path(__file__).resolve().parents[1]
-COPIED = ("src", "tests", "tools", "docs", "benchmarks", "deploy", "pyproject.toml", "README.md", "CHANGELOG.md")
+FOLDERS = ("src", "tests", "tools", "docs", "benchmarks", "deploy", "plugins")
+COPIED = (*FOLDERS, "pyproject.toml", "README.md", "CHANGELOG.md")
 """What tests read; the rest of the repository stays out of the copy."""
 LEAST = 95
 """Percent of the mutants that must be killed."""

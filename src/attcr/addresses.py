@@ -16,6 +16,7 @@ _PAIR = re.compile(
 )
 _HEADER = re.compile(r"(?i)\b(authorization)(\s*[:=]\s*)[^\n\"']+|\b(bearer|basic)(\s+)[\w.~+/=-]{8,}")
 _USER = re.compile(r"(?<![^\s/@'\"])[^\s/@'\"]+@(?=[\w.\[])")
+_ITEM = re.compile(r"(?i)\.(?:geo)?json$|^https?://.*/collections/[^/]+/items/(?![^/]*\.(?:tiff?|jp2|vrt)$)[^/]+$")
 _AWS_KEY = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
 _TELLING = ("SECRET", "TOKEN", "PASSWORD", "ACCESS_KEY", "ACCOUNT_KEY", "CREDENTIAL", "SAS")
 _SHORTEST = 8  # a shorter value of an environment variable may be a plain word
@@ -24,6 +25,11 @@ _SHORTEST = 8  # a shorter value of an environment variable may be a plain word
 def is_local(href: str) -> bool:
     """Say whether a path is on this machine's own file system."""
     return "://" not in href and not href.startswith("/vsi")
+
+
+def is_item(href: str) -> bool:
+    """Say whether an address is of a STAC item: a JSON file, or what an API serves under a collection's items."""
+    return bool(_ITEM.search(redact(href)))
 
 
 def local_file(href: str) -> Path | None:

@@ -40,8 +40,8 @@ from attcr.weights import WeightsHeader, load_model, published
 PRESETS = ("rice1", "rice2", "tcloud", "sen12mscr", "small", "tiny")
 ABLATIONS = ("linear", *get_args(Kind))
 RIVALS = ("restormer", "spagan")
-BACKENDS = ("torch", "torch-plain", "torch-naive", "onnxruntime", "openvino")
-"""What may compute; torch-plain and torch-naive are other implementations of the triangular product."""
+BACKENDS = ("torch", "torch-chunked", "torch-plain", "torch-naive", "onnxruntime", "openvino")
+"""What may compute; those named torch-... are other implementations of the triangular product."""
 DTYPES = ("float32", "bfloat16", "float16")
 HEADINGS = (
     *("network", "backend", "dtype", "batch x size", "M params", "G mul-adds"),
@@ -288,7 +288,7 @@ def _too_much(contender: Contender, size: int, options: BenchOptions, rows: Sequ
     needed = _cost(contender.network, size).inference_bytes * options.batch
     if contender.backend == "torch-naive":
         needed += 3 * 4 * options.batch * heads * tokens**2
-    elif contender.backend != "torch":
+    elif contender.backend not in ("torch", "torch-chunked"):
         needed *= 2  # all chunks are in memory at once
     have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if options.device == "cpu" and needed > have / 2:

@@ -135,7 +135,9 @@ def method_from_predictor(predictor: Predictor, name: str, source: Mapping[str, 
     return Method(name, restore, {**predictor.identity, **(source or {})}, takes)
 
 
-def method_from_weights(source: str | os.PathLike[str], *, device: str = "cpu", backend: Backend = "auto") -> Method:
+def method_from_weights(
+    source: str | os.PathLike[str], *, device: str = "cpu", dtype: str = "float32", backend: Backend = "auto"
+) -> Method:
     """Give the network of published, exported or other weights as a method, named after the file."""
     file = find_weights(source)
     header = read_about(file)
@@ -146,7 +148,7 @@ def method_from_weights(source: str | os.PathLike[str], *, device: str = "cpu", 
         "config": dict(header.config),
         "device": device,
     }
-    return method_from_predictor(open_predictor(file, device=device, backend=backend), file.stem, made_of)
+    return method_from_predictor(open_predictor(file, device=device, dtype=dtype, backend=backend), file.stem, made_of)
 
 
 def method_from_predictions(folder: str | os.PathLike[str], benchmark: Benchmark) -> Method:

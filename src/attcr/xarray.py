@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -36,22 +36,49 @@ class RestoreAccessor:
     def __init__(self, array: xr.DataArray) -> None:
         self._array = array
 
+    @overload
     def restore(
         self,
         model: str | Path | nn.Module | Predictor,
         *,
+        clouds: xr.DataArray | None = ...,
+        options: RestoreOptions | None = ...,
+    ) -> xr.DataArray: ...
+
+    @overload
+    def restore(
+        self, *, dim: str, clouds: xr.DataArray | None = ..., options: RestoreOptions | None = ...
+    ) -> xr.Dataset: ...
+
+    def restore(
+        self,
+        model: str | Path | nn.Module | Predictor | None = None,
+        *,
+        dim: str | None = None,
         clouds: xr.DataArray | None = None,
         options: RestoreOptions | None = None,
-    ) -> xr.DataArray:
+    ) -> xr.DataArray | xr.Dataset:
         """Give the array without cloud; dims, coords, attrs, encoding and type stay.
 
-        `model` and the order of the bands are as `attcr.restore_array` takes them.
+        `model` is as `attcr.restore_array` takes it. Bands are found by the names in the band coordinate
+        (`["B02", "B03", ...]`); where it has none, they are those that the network takes, in its order.
         `clouds` (rows, columns) is 0 where it is clear, 1 under thin cloud, 2 under thick; True is cloud of any kind.
         No mask is made here: without one every pixel goes through the network. An array that is chunked by dask stays
         lazy and is restored chunk by chunk, each with the pixels around it that its tiles touch, so that the result
         does not depend on the chunks. Nodata is the options', else `_FillValue`.
+
+        With `dim`, the dimension of dates, no network is run: each date is filled from the others, where its `clouds`
+        (also along `dim`) are. The result is a Dataset: the array by its own name, or "restored", its `quality` (1
+        original, 5 cloud left, 6 from another date) and `days` to the date that a pixel is from. Chunked by dask it
+        stays lazy, one task a date, which holds all dates.
         """
         options = options or RestoreOptions()
+        if dim is not None:
+            if model is not None or clouds is None:
+                raise ConfigError("`dim` fills dates from each other: give `clouds`, and no model.")
+            return _fill_dates(self._array, dim, clouds, options)
+        if model is None:
+            raise ConfigError("No model came: name weights, or fill dates from each other with `dim` and `clouds`.")
         band, row, col = self._dims()
         predictor = open_predictor(model, device=options.device, dtype=options.dtype, backend=options.backend)
         array = self._array.transpose(band, row, col)
@@ -62,10 +89,11 @@ class RestoreAccessor:
                 raise ShapeError(f"clouds has dims {clouds.dims}; expected {row!r} and {col!r}.")
             cloudy = clouds.transpose(row, col).data
         if hasattr(array.data, "dask"):
-            data = _restore_chunks(array.data, predictor, cloudy, options)
+            data = _restore_chunks(array.data, predictor, cloudy, _names(array, band), options)
         else:
             seen = None if cloudy is None else np.asarray(cloudy)
-            data = restore_array(np.asarray(array.data), predictor, clouds=seen, options=options).image
+            names = _names(array, band)
+            data = restore_array(np.asarray(array.data), predictor, clouds=seen, bands=names, options=options).image
         restored: xr.DataArray = array.copy(data=data).transpose(*self._array.dims)
         restored.encoding = dict(self._array.encoding)
         return restored
@@ -83,6 +111,65 @@ class RestoreAccessor:
         return rest[0], row, col
 
 
+def _names(array: xr.DataArray, band: Hashable) -> list[str] | None:
+    """Give the bands' names, if the coordinate has text."""
+    values = array.coords[band].values.tolist() if band in array.coords else []
+    return values if values and all(isinstance(value, str) for value in values) else None
+
+
+def _fill_dates(array: xr.DataArray, dim: str, clouds: xr.DataArray, options: RestoreOptions) -> xr.Dataset:
+    """Give each date filled from the others, with its quality and days."""
+    if dim not in array.dims:
+        raise ShapeError(f"The array has dims {array.dims}; there is no {dim!r} to fill along.")
+    band, row, col = array.isel({dim: 0}).attcr._dims()
+    if set(clouds.dims) != {dim, row, col}:
+        raise ShapeError(f"clouds has dims {clouds.dims}; expected {dim!r}, {row!r} and {col!r}.")
+    stack, masks = array.transpose(dim, band, row, col), clouds.transpose(dim, row, col)
+    if stack.shape[0] != masks.shape[0] or stack.shape[2:] != masks.shape[1:]:
+        raise ShapeError(f"clouds has shape {masks.shape}; expected {(stack.shape[0], *stack.shape[2:])}.")
+    options = replace(options, nodata=_nodata(array) if options.nodata is None else options.nodata)
+    when = np.asarray(array[dim].values).astype("datetime64[D]").astype(np.int64).tolist()
+    parts = _dates_of(stack.data, masks.data, when, options)
+    place = {name: array[name] for name in (dim, row, col) if name in array.coords}
+    restored = stack.copy(data=parts[0]).transpose(*array.dims)
+    restored.encoding = dict(array.encoding)
+    beside = {
+        name: xr.DataArray(data, dims=(dim, row, col), coords=place)
+        for name, data in zip(("quality", "days"), parts[1:], strict=True)
+    }
+    return xr.Dataset({str(array.name or "restored"): restored, **beside})
+
+
+def _dates_of(stack: Any, masks: Any, when: Sequence[int], options: RestoreOptions) -> tuple[Any, Any, Any]:
+    """Give images, qualities and days of all dates, lazily where they came so."""
+    count, bands, height, width = stack.shape
+    if not hasattr(stack, "dask"):
+        images, clouds = np.asarray(stack), np.asarray(masks)
+        made = [_fill_one(images, clouds, when, at, options) for at in range(count)]
+        scenes, qualities, days = zip(*made, strict=True)
+        return np.stack(scenes), np.stack(qualities), np.stack(days)
+    import dask.array as da
+    from dask.delayed import delayed
+
+    whole, clouds = stack.rechunk(-1), da.asarray(masks).rechunk(-1)
+    fill = delayed(_fill_one, pure=False, nout=3)
+    tasks = [fill(whole, clouds, when, at, options) for at in range(count)]
+    kinds = (((bands, height, width), stack.dtype), ((height, width), np.uint8), ((height, width), np.int16))
+    first, second, third = (
+        da.stack([da.from_delayed(task[i], shape, dtype) for task in tasks]) for i, (shape, dtype) in enumerate(kinds)
+    )
+    return first, second, third
+
+
+def _fill_one(
+    images: Array, clouds: Array, when: Sequence[int], at: int, options: RestoreOptions
+) -> tuple[Array, Array, Array]:
+    from attcr.restore.stack import fill_date
+
+    filled = fill_date(list(images), list(clouds), when, at, options)
+    return filled.image, filled.quality, filled.days
+
+
 def _nodata(array: xr.DataArray) -> float | None:
     for place in (array.attrs, array.encoding):
         if place.get("_FillValue") is not None:
@@ -90,7 +177,9 @@ def _nodata(array: xr.DataArray) -> float | None:
     return None
 
 
-def _restore_chunks(data: Any, predictor: Predictor, clouds: Any, options: RestoreOptions) -> Any:
+def _restore_chunks(
+    data: Any, predictor: Predictor, clouds: Any, bands: Sequence[str] | None, options: RestoreOptions
+) -> Any:
     """Give the restored dask array: one task a chunk of rows and columns."""
     import dask.array as da
     from dask.delayed import delayed
@@ -110,7 +199,7 @@ def _restore_chunks(data: Any, predictor: Predictor, clouds: Any, options: Resto
             needs = (part.needs.rows, part.needs.cols)
             near = data[:, needs[0], needs[1]].rechunk(-1)
             cloudy = None if clouds is None else da.asarray(clouds)[needs].rechunk(-1)
-            task = restore(near, shared, part, cloudy, options)
+            task = restore(near, shared, part, cloudy, bands, options)
             line.append(da.from_delayed(task, (count, rows, cols), data.dtype))
         lines.append(line)
     return da.block(lines) if lines else data
@@ -122,7 +211,12 @@ def _places(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _restore_chunk(
-    image: Array, predictor: Predictor, part: Part, clouds: Array | None, options: RestoreOptions
+    image: Array,
+    predictor: Predictor,
+    part: Part,
+    clouds: Array | None,
+    bands: Sequence[str] | None,
+    options: RestoreOptions,
 ) -> Array:
-    restored = restore_tiles(np.asarray(image), predictor, part.grid, clouds=clouds, options=options)
+    restored = restore_tiles(np.asarray(image), predictor, part.grid, clouds=clouds, bands=bands, options=options)
     return np.asarray(restored.image[:, part.window.rows, part.window.cols])

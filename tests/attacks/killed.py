@@ -1,6 +1,6 @@
 """Restores and fleets that are killed at random moments and started again, until they come to their end.
 
-    python killed.py KIND FOLDER FIRST LAST    KIND is restore, local, s3 or ray; one line of JSON a seed on stdout
+    python killed.py KIND FOLDER FIRST LAST    KIND is restore, dates, local, s3 or ray; a line of JSON a seed on stdout
 
 This process starts no thread and does no work: it loads the libraries once, and every run is a child that it forks.
 """
@@ -16,6 +16,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,10 @@ class Restore:
         out.mkdir(exist_ok=True)
         ended = (out / "o.json").exists() and not (out / ".o.tif.attcr" / "state.json").exists()
         with suppress(SceneError) if ended else nullcontext():  # it says that the files exist
-            restore_scene(self.source, out / "o.tif", Counting(), options=self.options, resume=True)
+            restore_scene(self.source, out / "o.tif", self.model(), options=self.options, resume=True)
+
+    def model(self) -> Any:
+        return Counting()
 
     def contents(self, out: Path) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} if out.exists() else {}
@@ -109,6 +113,22 @@ class Restore:
 
     def place(self, name: str) -> Any:
         return self.folder / name
+
+
+class Dates(Restore):
+    """The same scene filled from two other dates, one of which has a cloud of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        before = make(folder / "r_20191222.tif", noise("uint8", (3, 150, 110), 1), photometric="RGB", **UTM)
+        after = make(folder / "r_20200111.tif", noise("uint8", (3, 150, 110), 2), photometric="RGB", **UTM)
+        own = np.zeros((1, 150, 110), np.uint8)
+        own[:, 40:80, 30:60] = 1
+        given = {"references": (str(before), str(after)), "reference_mask": str(make(folder / "own.tif", own, **UTM))}
+        self.options = replace(self.options, confidence=False, **given)  # type: ignore[arg-type]
+
+    def model(self) -> Any:
+        return "none"
 
 
 class LocalFleet:
@@ -174,6 +194,7 @@ class RayFleet(LocalFleet):
 
 KINDS: dict[str, type[Restore | LocalFleet]] = {
     "restore": Restore,
+    "dates": Dates,
     "local": LocalFleet,
     "s3": S3Fleet,
     "ray": RayFleet,

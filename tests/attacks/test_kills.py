@@ -40,6 +40,11 @@ def test_a_killed_restore_is_resumed_to_the_same_bytes(tmp_path: Path) -> None:
     kill("kills of restore", seeds_of("kills of restore"), "restore", tmp_path)
 
 
+def test_a_killed_restore_with_references_is_resumed_to_the_same_bytes(tmp_path: Path) -> None:
+    name = "kills of restore with references"
+    kill(name, seeds_of(name), "dates", tmp_path)
+
+
 def test_a_killed_local_fleet_leaves_what_an_undisturbed_one_leaves(tmp_path: Path) -> None:
     kill("kills of local fleets", seeds_of("kills of local fleets"), "local", tmp_path)
 

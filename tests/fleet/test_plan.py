@@ -2,20 +2,26 @@ import http.server
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from attcr.errors import ManifestError
+from attcr.errors import ConfigError, ManifestError
 from attcr.fleet.manifest import Work, read_manifest
 from attcr.fleet.plan import Plan, list_prefix, measure_rate, megapixels_of, search, write_plan
+from attcr.fleet.run import run_fleet
+from attcr.fleet.settings import options_of
+from attcr.restore import restore_scene
 from attcr.restore.options import RestoreOptions
+from fake_catalogs import add_date, counted, item_at, scl_with, stac_api
 from fake_fleets import make_scenes, run, stac_item
 from fake_scenes import UTM, make, noise
 
 ITEMS = 5
+CUT = RestoreOptions(tile=64, overlap=16, dilate=2, feather=2)
 
 
 class Api(http.server.BaseHTTPRequestHandler):
@@ -133,3 +139,58 @@ def test_the_command_prints_megapixels_hours_and_cost(tmp_path: Path, weights: P
     for text in ("2 scenes", "0.0 megapixels", "0.06 machine-hours", "cost 0.11"):
         assert text in done.stdout, done.stdout
     assert run("plan", tmp_path / "nowhere", tmp_path / "m.parquet").returncode == 2
+
+
+def test_planned_references_fill_a_fleets_scenes_as_named_ones_fill_one(tmp_path: Path, weights: Path) -> None:
+    pytest.importorskip("pystac_client")
+    cloud, other = (slice(8, 40), slice(8, 24)), (slice(8, 40), slice(40, 56))
+    folder = tmp_path / "files"
+    folder.mkdir()
+    with counted(folder, tmp_path / "asked.txt") as (host, asked):
+        items = [
+            add_date(folder, host, "2020-06-01", scl_with(cloud, other)),
+            add_date(folder, host, "2020-06-06", scl_with(other), (0.8, 0.05)),
+            add_date(folder, host, "2020-06-11", scl_with()),
+            add_date(folder, host, "2020-07-20", scl_with(), (0.7, 0.03)),
+            add_date(folder, host, "2020-12-01", scl_with()),
+        ]
+        with stac_api(items, tmp_path) as api:
+            given = ("--collection", "sentinel-2-l2a", "--datetime", "2020-06-01/2020-06-15", "--references", 2)
+            done = run("plan", api, tmp_path / "m.parquet", *given)
+            assert done.returncode == 0, done.stderr
+            works = {work.id: work for work in read_manifest(str(tmp_path / "m.parquet"))}
+            found = {name: json.loads(work.options or "{}").get("references", []) for name, work in works.items()}
+            here = {name: [one.rpartition("/")[2] for one in named] for name, named in found.items()}
+            assert here == {
+                "S2_20200601": ["S2_20200611", "S2_20200720"],
+                "S2_20200606": ["S2_20200611", "S2_20200720"],  # from outside the dates that were asked for
+                "S2_20200611": [],  # there is no cloud
+            }
+            assert all(len(asked.of(f"{day}/SCL.tif")) <= 4 for day in ("20200601", "20200606", "20200720"))
+            assert not asked.of("20201201/SCL.tif")
+            assert not asked.of("B02.tif")
+            tally = run_fleet(str(tmp_path / "m.parquet"), str(tmp_path / "out"), str(weights), options=CUT)
+            assert tally.complete
+            options = replace(CUT, references=tuple(found["S2_20200601"]))
+            one = restore_scene(item_at(api, "S2_20200601"), tmp_path / "one.tif", weights, options=options)
+    (made,) = (tmp_path / "out" / "scenes").glob("S2_20200601/*/S2_20200601.tif")
+    assert made.read_bytes() == one.target.read_bytes()
+    dates = made.with_name("S2_20200601_dates.tif")
+    assert one.dates is not None
+    assert dates.read_bytes() == one.dates.read_bytes()
+    told = json.loads((tmp_path / "out" / "items" / "S2_20200601.json").read_text())["properties"]["attcr:references"]
+    assert [one["name"] for one in told] == found["S2_20200601"]
+
+
+def test_a_fleet_does_not_search_and_a_changed_reference_is_other_work(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="fleet plan --references"):
+        options_of(Work("a", ("a.tif",)), RestoreOptions(references="auto"))
+    with pytest.raises(ConfigError, match="fleet plan --references"):
+        options_of(Work("a", ("a.tif",), options='{"references": ["auto:2"]}'), RestoreOptions())
+    path = tmp_path / "r.tif"
+    path.write_bytes(b"1")
+    work = Work("a", ("s3://bucket/a.tif",), "1", options=json.dumps({"references": [str(path)]}))
+    first = work.keyed("")
+    assert work.keyed("").key == first.key
+    path.write_bytes(b"22")
+    assert work.keyed("").key != first.key

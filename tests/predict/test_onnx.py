@@ -111,7 +111,7 @@ def function(model: Model) -> None:
         (absurd_dims, "its tensors are not those of its network"),
         (other_constant, "its graph is not the one"),
         (missing, "has no tensor or setting 'embed.weight'"),
-        (other_format, "format 'attcr-export-0' in its metadata, expected 'attcr-export-1'"),
+        (other_format, "format 'attcr-export-0' in its metadata, expected 'attcr-export-2'"),
         (no_metadata, "no format in its metadata"),
         (damaged_spec, "its metadata is of another version or damaged"),
         (function, "its graph is not the one"),

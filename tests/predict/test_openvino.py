@@ -14,11 +14,12 @@ from small_networks import WITH_SPREAD, image, relative, save_small
 pytest.importorskip("onnx")
 openvino = pytest.importorskip("openvino")
 
+from attcr import compiled  # noqa: E402
 from attcr.errors import ConfigError, WeightsError  # noqa: E402
 from attcr.files import sha256  # noqa: E402
 from attcr.predict import open_predictor, read_about  # noqa: E402
 from attcr.predict.onnx import network_from_weights  # noqa: E402
-from attcr.predict.openvino import write_ir  # noqa: E402
+from attcr.predict.openvino import Attend, put_kernel, write_ir  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +62,50 @@ def test_in_bfloat16_what_is_not_changed_comes_back_to_the_bit(weights: Path, tm
     save_model(network, tmp_path / "same.safetensors")
     same = open_predictor(tmp_path / "same.safetensors", backend="openvino", dtype="bfloat16")
     assert np.array_equal(same(x)[:, :3], x)
+
+
+@pytest.mark.skipif(not compiled.LANES, reason="attcr was installed without its compiled operator")
+def test_the_compiled_operator_gives_what_standard_operations_give(
+    weights: Path, exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for source in (exported, weights):
+        predictor = open_predictor(source, backend="openvino", threads=1)
+        assert predictor.identity["operator"] == "kernel"
+        with monkeypatch.context() as without:
+            without.setattr(compiled, "LANES", 0)
+            standard = open_predictor(source, backend="openvino", threads=1)
+        assert standard.identity["operator"] == "standard"
+        x = image(3, 21, 34, 3)
+        assert 0 < relative(predictor(x), standard(x)) < 1e-6
+
+
+@pytest.mark.skipif(not compiled.LANES, reason="attcr was installed without its compiled operator")
+def test_it_takes_the_place_of_every_attention_that_it_serves(weights: Path) -> None:
+    network = network_from_weights(weights)
+    config = network.header.config
+    served = [blocks for blocks, channels in zip(config["blocks"], (8, 16, 32, 16, 16), strict=True) if channels > 8]
+    model = openvino.Core().read_model(network.content)  # heads of 4 numbers, in the first stage, stay as they are
+    assert put_kernel(model, config, bfloat16=False, threads=1) == sum(served)
+    assert sum(node.get_type_name() == "Attend" for node in model.get_ops()) == sum(served)
+    linear = {**config, "attention": "linear"}
+    assert put_kernel(openvino.Core().read_model(network.content), linear, bfloat16=False, threads=1) == 0
+
+
+def test_tokens_of_another_length_are_refused() -> None:
+    queries, both = (openvino.Tensor(np.zeros(shape, np.float32)) for shape in ((1, 2, 3, 16), (1, 2, 2, 32)))
+    with pytest.raises(ValueError, match=r"came as \[\[1, 2, 2, 32\]\], not \[1, 2, 3, 32\]"):
+        Attend().evaluate([openvino.Tensor(np.zeros((1, 2, 3, 16), np.float32))], [queries, both])
+
+
+def test_shapes_of_the_last_calls_stay_compiled(exported: Path) -> None:
+    predictor = open_predictor(exported, threads=1)
+    images = [image(3, 8 + 4 * n, 8) for n in range(3)]
+    first = [predictor(x) for x in images]
+    kept = dict(predictor._compiled)  # type: ignore[attr-defined]
+    assert list(kept) == [x.shape for x in images[-2:]]
+    assert all(np.array_equal(predictor(x), y) for x, y in zip(images[1:], first[1:], strict=True))
+    assert dict(predictor._compiled) == kept  # type: ignore[attr-defined]
+    assert np.array_equal(predictor(images[0]), first[0])
 
 
 def test_several_threads_may_call_it(exported: Path) -> None:
@@ -115,7 +160,7 @@ def absurd_length(path: Path) -> None:
         (rewritten('offset="0"', 'offset="-1"'), "a tensor at -1"),
         (rewritten('<?xml version="1.0"?>', '<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "b">]>'), "no OpenVINO file"),
         (rewritten("</net>", ""), "damaged, or no OpenVINO file"),
-        (rewritten("attcr-export-1", "attcr-export-0"), "format 'attcr-export-0'"),
+        (rewritten("attcr-export-2", "attcr-export-0"), "format 'attcr-export-0'"),
         (rewritten("<layers>", "<layers><layer><layer/></layer>"), "layers inside others"),
         (other_numbers, "not the numbers that net.xml was written with"),
         (absurd_length, "the length 1099511627776"),

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from attcr import ATTCR, ATTCRConfig
 from attcr.errors import ConfigError, ShapeError
 from attcr.files import sha256
-from attcr.predict import Predictor, open_predictor
+from attcr.predict import Predictor, open_predictor, settle_dtype
 from attcr.predict.predictor import without_gain
 from attcr.predict.torch import TorchPredictor
 from attcr.spec import SEN12MSCR, TRUE_COLOUR
@@ -136,3 +137,28 @@ def test_the_same_numbers_under_another_name_are_other_weights() -> None:
 
     one, other = (open_predictor(module.eval()).identity["weights_sha256"] for module in (Half(), Other()))
     assert one != other
+
+
+@pytest.mark.parametrize(
+    ("told", "settled"),
+    [
+        ("flags\t\t: fpu avx2 avx512_bf16\nflags\t\t: fpu avx2 avx512_bf16\n", "bfloat16"),
+        ("flags\t\t: fpu amx_bf16\n", "bfloat16"),
+        ("Features\t: fp asimd bf16\n", "bfloat16"),
+        ("flags\t\t: fpu avx512_bf16\nflags\t\t: fpu avx2\n", "float32"),
+        ("flags\t\t: fpu avx2 avx512f\nmodel name\t: a bf16 of sorts\n", "float32"),
+        ("", "float32"),
+        (None, "float32"),
+    ],
+)
+def test_auto_is_bfloat16_where_the_processor_multiplies_in_it(
+    told: str | None, settled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if told is not None:
+        (tmp_path / "cpuinfo").write_text(told)
+    monkeypatch.setattr("attcr.predict.CPU_INFO", tmp_path / "cpuinfo")
+    assert open_predictor(Half(), dtype="auto").identity["dtype"] == settled
+    assert settle_dtype("auto", "cpu", "openvino") == settled
+    for device, backend in (("cuda", "torch"), ("cpu", "onnxruntime")):
+        assert settle_dtype("auto", device, backend) == "float32"
+    assert settle_dtype("float16", "cpu", "torch") == "float16"

@@ -8,15 +8,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+import rasterio
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from rasterio.transform import from_origin
 from torch import Tensor, nn
 
 from attcr.errors import AttcrError, ConfigError, SceneError, ShapeError
 from attcr.official import convert_official
-from attcr.restore import RestoreOptions, restore_array
+from attcr.restore import RestoreOptions, restore_array, restore_scene
 from attcr.restore.array import restore_tiles
 from attcr.restore.options import DEFAULTS
 from attcr.restore.walk import LOW_CONFIDENCE, NODATA, ORIGINAL, UNDER_THICK, UNDER_THIN
@@ -385,3 +387,47 @@ def test_a_changed_default_is_counted() -> None:
         "reference_mask": None,
         "confidence": False,
     }
+
+
+def hazy(bands: int) -> np.ndarray:
+    """Give digital numbers of Sentinel-2 L2A, as many bands as asked for."""
+    return (2000 + 500 * noise("float32", (bands, 40, 48))).astype(np.uint16)
+
+
+def test_bands_are_found_by_name_and_others_stay() -> None:
+    image, ask = hazy(4), RestoreOptions(sensor="s2-l2a")
+    names = ("B08", "SCL", "B04", "B02")
+    restored = restore_array(image, "s2-thin", bands=names, options=ask)
+    assert np.array_equal(restored.image[1], image[1])
+    assert all((restored.image[at] != image[at]).any() for at in (0, 2, 3))
+    assert restored.spread is not None
+    turned = restore_array(image[[3, 2, 0]], "s2-thin", bands=("blue", "red", "nir"), options=ask)
+    assert np.array_equal(turned.image, restored.image[[3, 2, 0]])
+
+
+def test_bands_by_name_come_out_as_a_scene_s(tmp_path: Path) -> None:
+    image, names = hazy(3), ("B02", "B03", "B8A")
+    path = tmp_path / "scene.tif"
+    with rasterio.open(path, "w", "GTiff", 48, 40, 3, "EPSG:32633", from_origin(0, 0, 20, 20), "uint16") as file:
+        file.write(image)
+        file.descriptions = names
+    ask = RestoreOptions(sensor="s2-l2a", mask="none")
+    restore_scene(path, tmp_path / "out.tif", "s2-thin", options=ask)
+    with rasterio.open(tmp_path / "out.tif") as file:
+        assert np.array_equal(file.read(), restore_array(image, "s2-thin", bands=names, options=ask).image)
+
+
+@pytest.mark.parametrize(
+    ("bands", "sensor", "text"),
+    [
+        (("B02", "B03"), "s2-l2a", "`bands` is ('B02', 'B03') and the image has 3 bands"),
+        ("B02", "s2-l2a", "`bands` is 'B02' and the image has 3 bands"),
+        (("a", "b", "c"), "s2-l2a", "bands are a b c and the weights take"),
+        (("B02", "B03", "B04"), "reflectance", "of the surface or of the top of the atmosphere"),
+        (None, "s2-l2a", "has 3 bands and the network takes 13"),
+    ],
+)
+def test_bands_that_do_not_fit_are_refused(bands: Any, sensor: str, text: str) -> None:
+    with pytest.raises(AttcrError) as caught:
+        restore_array(hazy(3), "s2-thin", bands=bands, options=RestoreOptions(sensor=sensor))
+    assert text in str(caught.value)

@@ -122,6 +122,35 @@ def test_half_a_pixel_and_an_offset_away_the_result_is_nearly_the_same(place: Pl
     assert place.error(result.target) < 1.1 * place.error(aligned.target)
 
 
+def test_three_of_another_sensor_half_a_pixel_away_with_an_offset_are_as_good_as_aligned_ones(place: Place) -> None:
+    tones = ((1.0, 0.0), (0.8, 0.03), (1.1, 0.01))
+    shown = [place.fine * times + plus for times, plus in tones]
+    aligned = [scene(place.folder / f"S2_2020062{i}.tif", numbers(shrunk(one))) for i, one in enumerate(shown)]
+    t = UTM["transform"]
+    moved = Affine(t.a, 0, t.c + t.a / 2, 0, t.e, t.f + t.e / 2)
+
+    def landsat(file: Any) -> None:
+        file.descriptions = ("SR_B3", "SR_B4", "SR_B5")
+        file.update_tags(LANDSAT_PRODUCT_ID="LC08_L2SP_190025_20200620_20200625_02_T1")
+
+    others = [
+        make(
+            place.folder / f"LC08_2020062{i}.tif",
+            np.rint((shrunk(one, 1, 1) + 0.2) / 2.75e-5).astype(np.uint16),
+            landsat,
+            crs=UTM["crs"],
+            transform=moved,
+        )
+        for i, one in enumerate(shown)
+    ]
+    errors = []
+    for name, references in (("a", aligned), ("b", others)):
+        result = restore_scene(place.cloudy, place.folder / f"{name}.tif", "none", options=place.options(*references))
+        assert len({one["name"] for one in result.references}) == 3
+        errors.append(place.error(result.target))
+    assert errors[1] < 1.1 * errors[0], errors
+
+
 def test_a_reference_in_another_projection_is_brought_to_the_grid(place: Place) -> None:
     left, top = transform("EPSG:32633", "EPSG:32632", [600000 - 50], [5500020 + 50])
     wide = np.pad(shrunk(place.fine), ((0, 0), (20, 20), (20, 20)), mode="reflect")

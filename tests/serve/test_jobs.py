@@ -69,7 +69,7 @@ def test_a_job_gives_the_bytes_that_the_command_gives(tmp_path: Path) -> None:
     weights = make_weights(tmp_path / "tiny.safetensors")
     content = tiff(64)
     with command(tmp_path / "store", "--weights", str(weights)) as (process, url):
-        with answers(url, 180) as client:
+        with answers(url, 600) as client:
             job = begin(client, content, mask="none", dilate=4)
             status = ended(client, job, 180)
             assert status["status"] == "successful", status

@@ -81,6 +81,7 @@ def test_a_picture_without_a_place_is_shown_at_zero(server: TestClient) -> None:
 def test_files_come_from_allowed_hosts_and_items(tmp_path: Any) -> None:
     """A scene by address, and a STAC item by address whose assets are relative."""
     bands = {f"/scenes/{name}.tif": told(tiff(bands=1, seed=i)) for i, name in enumerate(("red", "green", "blue"))}
+    bands["/scenes/red.tif?sig=secret"] = bands["/scenes/red.tif"]
     names = ("red", "green", "blue")
     assets = {name: {"href": f"./{name}.tif", "type": "image/tiff", "bands": [{"name": name}]} for name in names}
     item = {"type": "Feature", "stac_version": "1.0.0", "id": "x", "properties": {"datetime": "2020-01-01T00:00:00Z"}}

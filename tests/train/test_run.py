@@ -145,6 +145,18 @@ def test_published_weights_learn_from_pairs_of_ones_own_with_one_command(tmp_pat
     assert provenance["data"][0]["hold_out"] == "the last tenth by name"
 
 
+def test_weights_of_other_bands_are_refused_before_the_first_step(tmp_path: Path) -> None:
+    make_pairs(tmp_path, ("cloudy", "clear"), [f"s{i:02}" for i in range(12)])
+    with pytest.raises(ConfigError, match=r"takes 27 planes and gives 26, and the data has 3 \(red green blue\) and 3"):
+        train(
+            [
+                *("--config", "finetune", f"--data.root={tmp_path}", "--model.start_from=s2-thin"),
+                *("--data.crop=16", "--data.workers=0", "--trainer.accelerator=cpu"),
+                f"--trainer.default_root_dir={tmp_path / 'run'}",
+            ]
+        )
+
+
 def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="rgb-thin, rice1, rice2, rice2-small, sen12mscr, small-cpu, tcloud"):
         train(["--config", "rice3"])

@@ -75,10 +75,15 @@ References = Annotated[
     list[str] | None,
     typer.Option(
         "--reference",
+        "--references",
         metavar="SCENE",
         help="Another date of the same place, anything that a scene may be: what is under cloud is filled from it; may "
-        "be given again.",
+        "be given again. auto, auto:5: up to 3 (5) dates that see the ground under the clouds of a STAC item are "
+        "searched for where it is from.",
     ),
+]
+ReferenceDays = Annotated[
+    int, typer.Option(metavar="DAYS", min=1, help="Days from a scene within which references are searched for.")
 ]
 ReferenceMask = Annotated[
     str | None,

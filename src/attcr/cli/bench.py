@@ -15,7 +15,7 @@ def bench(
     size: Annotated[list[int] | None, typer.Option(help="Pixels along the image; may be given again.")] = None,
     backend: Annotated[
         list[str] | None,
-        typer.Option(help="torch, torch-plain, torch-naive, onnxruntime, openvino; may be given again."),
+        typer.Option(help="torch, torch-chunked, torch-plain, torch-naive, onnxruntime, openvino; may be given again."),
     ] = None,
     dtype: Annotated[list[str] | None, typer.Option(help="float32, bfloat16, float16; may be given again.")] = None,
     batch: Annotated[int, typer.Option(min=1, help="Images at once.")] = 1,

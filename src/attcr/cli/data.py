@@ -129,6 +129,9 @@ def evaluate(
         typer.Option(metavar="DATES", help="Of gap-fill: TARGET,REFERENCE, two dates of ROOT; may be given again."),
     ] = None,
     device: Device = "cpu",
+    dtype: Annotated[
+        str, typer.Option(metavar="TYPE", help="What weights are run in: float32, bfloat16 or float16.")
+    ] = "float32",
     backend: Backend = "auto",
     quiet: Quiet = False,
     verbose: Verbose = 0,
@@ -149,7 +152,7 @@ def evaluate(
                 "give what to evaluate: --weights or --predictions, or else --baseline copy or mean-colour."
             )
         bands = tuple(name.strip() for name in slots.split(",")) if slots else ()
-        computes = {"device": device, "backend": backend}
+        computes = {"device": device, "dtype": dtype, "backend": backend}
         methods = {"weights": weights or [], "predictions": predictions or [], "baseline": baseline, "on": computes}
         report = _evaluate(voice, (data, root, split, bands), methods, protocol, out)
         lines = [line for name, result in report["protocols"].items() for line in _scores(name, result)]

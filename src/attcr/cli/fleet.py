@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attcr.cli.arguments import Manifest, Naming, NamingGroup, Settings, Weights, read_settings
+from attcr.cli.arguments import Manifest, Naming, NamingGroup, ReferenceDays, Settings, Weights, read_settings
 from attcr.cli.voice import duration, quiet_rasterio
 from attcr.errors import ConfigError
 
@@ -37,6 +37,16 @@ def fleet_plan(
     ] = None,
     bbox: Annotated[str | None, typer.Option(metavar="BOX", help="west,south,east,north in degrees.")] = None,
     datetime: Annotated[str | None, typer.Option(metavar="DATES", help="2024-06-01/2024-06-30.")] = None,
+    references: Annotated[
+        int,
+        typer.Option(
+            metavar="NUMBER",
+            min=0,
+            max=99,
+            help="Find up to so many other dates for each scene of a STAC API that see the ground under its clouds.",
+        ),
+    ] = 0,
+    reference_days: ReferenceDays = 60,
     weights: Annotated[
         str | None, typer.Option(metavar="WEIGHTS", help="Measure the rate of these weights here.")
     ] = None,
@@ -49,7 +59,7 @@ def fleet_plan(
     settings: Settings = None,
 ) -> None:
     """Turn a STAC search or a prefix into a manifest; print megapixels, machine-hours and cost."""
-    from attcr.fleet.plan import list_prefix, measure_rate, search, write_plan
+    from attcr.fleet.plan import list_prefix, measure_rate, search, search_with_references, write_plan
     from attcr.fleet.settings import with_settings
     from attcr.restore import RestoreOptions
 
@@ -57,7 +67,12 @@ def fleet_plan(
         box = [float(number) for number in bbox.split(",")] if bbox else None
     except ValueError:
         raise ConfigError(f"--bbox takes west,south,east,north, got {bbox!r}") from None
-    works = search(source, collection, box, datetime) if collection else list_prefix(source)
+    if references and not collection:
+        raise ConfigError("--references searches a STAC API: give --collection, or write references into the manifest.")
+    if references and collection:
+        works = search_with_references(source, collection, box, datetime, references, reference_days)
+    else:
+        works = search(source, collection, box, datetime) if collection else list_prefix(source)
     plan = write_plan(works, manifest)
     typer.echo(f"{manifest}: {plan.scenes:,} scenes, {plan.megapixels:,.1f} megapixels")
     if plan.estimated:

@@ -23,6 +23,7 @@ from attcr.cli.arguments import (
     ProgressAs,
     Quiet,
     Radar,
+    ReferenceDays,
     ReferenceMask,
     References,
     Sensor,
@@ -79,11 +80,15 @@ def restore(
     confidence: Confidence = False,
     reference: References = None,
     reference_mask: ReferenceMask = None,
+    reference_days: ReferenceDays = 60,
     tile: Annotated[int, typer.Option(metavar="PIXELS", help="Pixels along a tile.")] = 256,
     overlap: Annotated[int, typer.Option(metavar="PIXELS", help="Pixels that neighbouring tiles share.")] = 32,
     batch: Annotated[int, typer.Option(metavar="TILES", help="Tiles through the network at once.")] = 1,
     device: Device = "cpu",
-    dtype: Annotated[str, typer.Option(metavar="TYPE", help="float32, bfloat16 or float16.")] = "float32",
+    dtype: Annotated[
+        str,
+        typer.Option(metavar="TYPE", help="float32, bfloat16, float16, or auto: bfloat16 on CPUs that multiply in it."),
+    ] = "float32",
     backend: Backend = "auto",
     vrt: Annotated[bool, typer.Option("--vrt", help="Take VRTs that read files and addresses elsewhere.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Keep the rows that an interrupted run left.")] = False,
@@ -109,6 +114,7 @@ def restore(
         kinds: dict[str, Any] = {"device": device, "dtype": dtype, "backend": backend, "sensor": sensor}
         places: dict[str, Any] = {"bands": bands, "mask": mask, "dilate": dilate, "feather": feather, "sar": sar}
         dates: dict[str, Any] = {"references": tuple(reference or ()), "reference_mask": reference_mask}
+        dates["reference_days"] = reference_days
         rules: dict[str, Any] = {"unseen": unseen, "confidence": confidence, "vrt": "any" if vrt else "beside"}
         options = RestoreOptions(**numbers, **kinds, **places, **dates, **rules)
         again = {"overwrite": overwrite, "resume": resume}
@@ -174,6 +180,8 @@ def _plan(voice: Voice, scene: list[str], target: str, weights: str | None, opti
 def _told_by_plan(plan: "ScenePlan", target: str, options: "RestoreOptions") -> Iterator[str]:
     yield f"{plan.width} x {plan.height} pixels, bands {' '.join(plan.bands)}, {plan.dtype}, {plan.sensor}"
     yield f"mask {plan.mask}: {plan.tiles_to_run} of {plan.tiles} tiles go through the network"
+    for reference in plan.references:
+        yield f"filled from {reference}"
     yield f"about {duration(plan.seconds)} on {options.device}, beside reading and writing"
     yield f"{plan.memory / 2**20:,.0f} MiB of memory beside the network's own"
     yield f"{plan.disk / 2**20:,.0f} MiB of disk in {Path(target).parent}, most of it while working"

@@ -76,6 +76,7 @@ class Work:
         """Give the same work with its key under a recipe, which stands for weights and options."""
         version = self.version or "\0".join(_stat(href) for href in self.hrefs)
         told = [recipe, self.id, version, _public(self.options), *(redact(href) for href in self.hrefs)]
+        told += [_stat(href) for href in _references(self.options)]
         if self.problem:  # what is refused must not shut out an equal row that is not
             told.append(f"refused: {self.problem}")
         return replace(self, key=hashlib.sha256("\0".join(told).encode(errors="replace")).hexdigest())
@@ -204,6 +205,17 @@ def as_utf8(text: str) -> str:
 def _public(options: str) -> str:
     """Give a row's options without secrets in the addresses that they may name: a mask, a radar raster."""
     return hide_secrets(options) if "://" in options or "/vsi" in options else options
+
+
+def _references(options: str) -> list[str]:
+    """Give the references that a row's options name: a local one that changed makes other work."""
+    if "references" not in options:
+        return []
+    try:
+        named = json.loads(options)["references"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return []
+    return [str(one) for one in named] if isinstance(named, list) else []
 
 
 def _unsigned(text: str) -> str:

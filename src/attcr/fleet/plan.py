@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime as datetime_type
+from datetime import timedelta
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 
-from attcr.addresses import hide_secrets, is_local, redact
-from attcr.errors import AttcrError, ManifestError, MissingExtraError
+from attcr.addresses import is_local, redact
+from attcr.errors import AttcrError, ManifestError, SceneError
 from attcr.fleet.manifest import Work, default_id, guarded, list_bucket, work_of_href, work_of_item, write_manifest
 from attcr.fleet.store import split_url
 from attcr.predict import open_predictor
 from attcr.products import BAND_IN_NAME
 from attcr.restore.options import RestoreOptions
+from attcr.scenes.candidates import Candidate, Share, Wanted, candidate_of, choose, few_requests, look, rank, read_mask
+from attcr.scenes.clouds.masks import CLEAR
 from attcr.scenes.dataset import gdal
 from attcr.scenes.open import SUFFIXES, open_scene
+from attcr.scenes.pystac_client import interval_of, search_items
+from attcr.scenes.scene import Profile
 
 SAMPLE = 8
 """Scenes that are opened to tell how large the others are, where the source does not say."""
@@ -46,18 +53,88 @@ class Plan:
 
 def search(url: str, collections: Sequence[str], bbox: Sequence[float] | None, datetime: str | None) -> Iterator[Work]:
     """Give the items that a STAC API finds, page by page."""
+    make = partial(work_of_item, folder=redact(url))
     try:
-        from pystac_client import Client
-        from pystac_client.exceptions import APIError
-    except ImportError:
-        raise MissingExtraError("pystac-client", "fleet") from None
+        yield from (guarded(make, item) for item in search_items(url, collections, bbox=bbox, datetime=datetime))
+    except SceneError as error:
+        raise ManifestError(str(error)) from error
+
+
+def search_with_references(
+    url: str,
+    collections: Sequence[str],
+    bbox: Sequence[float] | None,
+    datetime: str | None,
+    most: int,
+    days: int,
+) -> Iterator[Work]:
+    """Give the items that a STAC API finds, each with up to so many references among its options.
+
+    One search, widened by so many days on both sides, finds scenes and references; the mask of each item is read once,
+    from its overviews, for all scenes of a tile. All items are held in memory.
+    """
+    first, last = (_moment(end) for end in interval_of(datetime).split("/")) if datetime else (None, None)
+    span = timedelta(days=days)
+    wide = (
+        "/".join((_text(first - span if first else None), _text(last + span if last else None))) if datetime else None
+    )
     try:
-        found = Client.open(url).search(
-            collections=list(collections), bbox=list(bbox) if bbox else None, datetime=datetime
-        )
-        yield from (guarded(partial(work_of_item, folder=redact(url)), item) for item in found.items_as_dicts())
-    except (APIError, OSError, ValueError, NotImplementedError) as error:
-        raise ManifestError(f"{redact(url)} cannot be searched: {hide_secrets(str(error))}") from error
+        items = list(search_items(url, collections, bbox=bbox, datetime=wide))
+    except SceneError as error:
+        raise ManifestError(str(error)) from error
+    known = [candidate_of(item, url) for item in items]
+    by_tile: dict[str, list[Candidate]] = {}
+    for one in known:
+        if one is not None:
+            by_tile.setdefault(one.tile, []).append(one)
+    shares: dict[tuple[str, str], Share | None] = {}
+    for item, one in zip(items, known, strict=True):
+        if one is not None and ((first and one.taken < first) or (last and one.taken > last)):
+            continue
+        work = guarded(partial(work_of_item, folder=redact(url)), item)
+        if one is None or work.problem or one.mask is None:
+            yield work
+            continue
+        chosen = _references_of(one, by_tile[one.tile], shares, most, days)
+        yield replace(work, options=json.dumps({"references": chosen})) if chosen else work
+
+
+def _references_of(
+    scene: Candidate,
+    candidates: Sequence[Candidate],
+    shares: dict[tuple[str, str], Share | None],
+    most: int,
+    days: int,
+) -> list[str]:
+    """Give the references of one scene; what was looked at for others of its grid is not read again."""
+    assert scene.mask is not None, "scenes without a mask come without references"
+    try:
+        with gdal(), few_requests(), open_scene(scene.mask[1], vrt="never") as opened:
+            profile = opened.profile
+            data, classes = read_mask(*scene.mask, profile)
+    except AttcrError:
+        return []  # whoever runs the scene says what is wrong with it
+    grid = f"{profile.crs} {tuple(profile.transform)} {profile.height} {profile.width}"
+
+    def seen(one: Candidate, _: Profile) -> Share | None:
+        if (one.href, grid) not in shares:
+            with gdal():
+                shares[one.href, grid] = look(one, profile)
+        return shares[one.href, grid]
+
+    shares[scene.href, grid] = np.asarray(data & (classes == CLEAR), np.float32)
+    wanted = Wanted(scene.id, scene.taken, scene.tile, profile, np.asarray(data & (classes > CLEAR)))
+    if not wanted.cloud.any():
+        return []
+    return [one.href for one in choose(wanted, rank(wanted, candidates, days), most, seen)]
+
+
+def _moment(text: str) -> datetime_type | None:
+    return None if text in ("", "..") else datetime_type.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def _text(moment: datetime_type | None) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}" if moment else ".."
 
 
 def list_prefix(url: str) -> Iterator[Work]:

@@ -17,14 +17,23 @@ from attcr.restore.options import RestoreOptions
 def options_of(work: Work, common: RestoreOptions) -> RestoreOptions:
     """Give the options of one scene: those of the run, with the row's own over them."""
     if not work.options:
-        return common
+        return _settled(common)
     try:
         own = json.loads(work.options)
     except ValueError:
         own = None
     if not isinstance(own, dict):
         raise ConfigError('The row\'s options are not a JSON object such as {"mask": "scl"}.')
-    return with_settings(common, own)
+    return _settled(with_settings(common, own))
+
+
+def _settled(options: RestoreOptions) -> RestoreOptions:
+    """Refuse references that are still to be found: what a scene is made from is known before it is run."""
+    if options.searched:
+        raise ConfigError(
+            "A fleet searches for no references: `attcr fleet plan --references 3` finds those of each scene."
+        )
+    return options
 
 
 def with_settings(options: RestoreOptions, settings: Mapping[str, Any]) -> RestoreOptions:
@@ -41,6 +50,8 @@ def with_settings(options: RestoreOptions, settings: Mapping[str, Any]) -> Resto
             changed[name] = _as(kinds[name], value)
         except TypeError:
             raise ConfigError(f"The option {name} is {value!r}; expected {_words(kinds[name])}.") from None
+    if changed.get("dtype") == "auto":
+        raise ConfigError("The option dtype is 'auto', by which machines may differ: name float32 or bfloat16.")
     return replace(options, **changed)
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from attcr.errors import ConfigError, ShapeError
 from attcr.ops import kernel
 from attcr.ops.chunked import chunked_triangular_attention
-from attcr.ops.depthwise import plain_depthwise_conv, split_depthwise_conv
+from attcr.ops.depthwise import compiled_depthwise_conv, compiled_serves, plain_depthwise_conv, split_depthwise_conv
 from attcr.ops.linear import linear_attention
 from attcr.ops.naive import naive_triangular_attention
 from attcr.ops.plain import plain_triangular_attention
@@ -136,11 +136,12 @@ def using(impl: Choice) -> Iterator[None]:
 
 def depthwise_conv(x: Tensor, weight: Tensor) -> Tensor:
     """Convolve each channel of (B, C, H, W) with its own odd kernel (C, 1, s, s), zero padded to the same size."""
-    kernel = weight.shape[-1]
-    trained = x.device.type == "cpu" and kernel > 3 and torch.is_grad_enabled()
-    if trained and _region_now() not in ("naive", "plain"):
-        return split_depthwise_conv(x, weight)
-    return plain_depthwise_conv(x, weight)
+    trained = x.device.type == "cpu" and torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+    if not trained or _region_now() in ("naive", "plain"):
+        return plain_depthwise_conv(x, weight)
+    if _region_now() != "chunked" and compiled_serves(x, weight):
+        return compiled_depthwise_conv(x, weight)
+    return split_depthwise_conv(x, weight) if weight.shape[-1] > 3 else plain_depthwise_conv(x, weight)
 
 
 def _check(impl: str) -> None:

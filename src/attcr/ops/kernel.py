@@ -1,23 +1,18 @@
 """The operator as compiled code that comes with the wheel: the default on CPUs with AVX2 or AVX-512.
 
 Chunk by chunk as in `plain`, with the chunk in registers and the sums compensated: rounding does not grow with the
-number of tokens. The library is loaded with ctypes and knows nothing of torch. Where it is not there (a wheel for any
-platform, an older processor) or ATTCR_KERNEL=0 says so, the chunked operator runs.
+number of tokens. Where there is no compiled code for this machine (`attcr.compiled`), the chunked operator runs.
 """
-
-import ctypes
-import os
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from attcr import compiled
 from attcr.ops.chunked import empty_tokens
 
-SIZES = (8, 12, 16, 24, 32, 48)
-"""Head dims that are compiled."""
+LANES, SIZES = compiled.LANES, compiled.SIZES
+"""The floats in a vector of the code that runs here, 0 where there is none; and the head dims that are compiled."""
 DTYPES = (torch.float32, torch.bfloat16)
-LIBRARY = Path(__file__).with_name("_kernel.so")
 
 
 def serves(q: Tensor) -> bool:
@@ -80,31 +75,12 @@ def _dense(x: Tensor) -> Tensor:
     return x if x.stride(3) == 1 else x.contiguous()
 
 
-class _Tokens(ctypes.Structure):
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("batch", ctypes.c_int64),
-        ("head", ctypes.c_int64),
-        ("token", ctypes.c_int64),
-    )
-
-
-class _Job(ctypes.Structure):
-    _fields_ = (
-        *((name, _Tokens) for name in ("q", "k", "v", "out", "grad", "dq", "dk", "dv")),
-        ("z", ctypes.c_void_p),
-        *((name, ctypes.c_int64) for name in ("batch", "heads", "tokens")),
-        *((name, ctypes.c_int32) for name in ("dim", "bfloat16", "threads", "backward")),
-    )
-
-
 def _run(tensors: dict[str, Tensor], z: Tensor, *, width: int | None = None, threads: int | None = None) -> None:
     """Run the kernel on tensors named as in its job, with vectors of `width` floats."""
-    assert _library is not None  # `serves` said so
     q = tensors["q"]
     batch, heads, tokens, dim = q.shape
-    job = _Job(
-        **{name: _Tokens(x.data_ptr(), *x.stride()[:3]) for name, x in tensors.items()},
+    job = compiled.Job(
+        **{name: compiled.Tokens(x.data_ptr(), *x.stride()[:3]) for name, x in tensors.items()},
         z=z.data_ptr(),
         batch=batch,
         heads=heads,
@@ -114,22 +90,4 @@ def _run(tensors: dict[str, Tensor], z: Tensor, *, width: int | None = None, thr
         threads=threads or torch.get_num_threads(),
         backward="grad" in tensors,
     )
-    failed = _library.attcr_run(ctypes.byref(job), width or LANES)
-    if failed:
-        reason = "there is no memory for it" if failed == 2 else f"heads of {dim} numbers were not compiled"
-        raise RuntimeError(f"The compiled operator did not run on {tuple(q.shape)}: {reason}")
-
-
-def _load() -> ctypes.CDLL | None:
-    """Load the library that came with the wheel, if there is one for this system and it is not turned off."""
-    if os.environ.get("ATTCR_KERNEL") == "0" or not LIBRARY.exists():
-        return None
-    try:
-        return ctypes.CDLL(str(LIBRARY))
-    except OSError:  # built for another system
-        return None
-
-
-_library = _load()
-LANES: int = _library.attcr_lanes() if _library else 0
-"""The floats in a vector of the code that runs here: 16 (AVX-512), 8 (AVX2), 4 (NEON), or 0 where there is none."""
+    compiled.run(job, width or LANES)

@@ -19,10 +19,13 @@ from attcr.weights import WeightsHeader, find_weights, read_header
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["Backend", "Float32", "Predictor", "open_predictor", "read_about"]
+__all__ = ["Backend", "Float32", "Predictor", "multiplies_bfloat16", "open_predictor", "read_about", "settle_dtype"]
 
 Backend = Literal["auto", "torch", "onnxruntime", "openvino"]
 """What computes; auto leaves it to the file: .onnx to ONNX Runtime, .xml to OpenVINO, else torch."""
+HALF_FLAGS = {"amx_bf16", "avx512_bf16", "bf16"}
+"""What Linux calls processors that multiply in bfloat16: AMX and AVX-512 of Intel and AMD, and ARM."""
+CPU_INFO = Path("/proc/cpuinfo")
 EXPORTED = {".onnx": "onnxruntime", ".xml": "openvino"}
 """Endings of exported networks, and what runs them unless another is named."""
 
@@ -41,12 +44,15 @@ def open_predictor(
 
     A module says by its `spec` what it takes, as one from `load_model` does. It is never changed: where it is in
     training mode, on another device or of another type, a copy is used. `threads` are those of this process; 0 leaves
-    them to the library.
+    them to the library. `dtype` "auto" is bfloat16 on CPUs that multiply in it and float32 elsewhere; the predictor's
+    identity tells which.
     """
     if backend not in get_args(Backend):
         raise ConfigError(f"backend is {backend!r}; expected {', '.join(get_args(Backend))}.")
     if isinstance(source, (str, Path)):
-        return _from_file(find_weights(source), device, dtype, threads, backend)
+        path = find_weights(source)
+        chosen = EXPORTED.get(path.suffix.lower(), "torch") if backend == "auto" else backend
+        return _from_file(path, device, settle_dtype(dtype, device, chosen), threads, backend)
     if isinstance(source, Predictor) and not hasattr(source, "state_dict"):
         return source
     if hasattr(source, "state_dict"):
@@ -54,11 +60,30 @@ def open_predictor(
             raise ConfigError(f"A module runs on torch, not on {backend}: give the name or path of weights.")
         from attcr.predict.torch import TorchPredictor
 
-        return TorchPredictor(cast("nn.Module", source), device=device, dtype=dtype, threads=threads)
+        settled = settle_dtype(dtype, device, "torch")
+        return TorchPredictor(cast("nn.Module", source), device=device, dtype=settled, threads=threads)
     raise ConfigError(
         f"{type(source).__name__} is no predictor: give the name or path of weights, a module, or what has a spec, an "
         "identity and can be called."
     )
+
+
+def settle_dtype(dtype: str, device: str, backend: str) -> str:
+    """Give the type that "auto" stands for on this machine; any other is itself."""
+    if dtype != "auto":
+        return dtype
+    fast = device == "cpu" and backend in ("torch", "openvino") and multiplies_bfloat16()
+    return "bfloat16" if fast else "float32"
+
+
+def multiplies_bfloat16() -> bool:
+    """Say whether this processor multiplies in bfloat16; no where the system does not tell."""
+    try:
+        lines = CPU_INFO.read_text().splitlines()
+    except OSError:
+        return False
+    flags = [line.partition(":")[2].split() for line in lines if line.startswith(("flags", "Features"))]
+    return bool(flags) and all(HALF_FLAGS & set(each) for each in flags)
 
 
 def _from_file(path: Path, device: str, dtype: str, threads: int, backend: Backend) -> Predictor:

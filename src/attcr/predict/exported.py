@@ -14,10 +14,16 @@ from attcr.predict.predictor import Float32, without_gain
 from attcr.spec import InputSpec
 from attcr.weights import WRONG, WeightsHeader
 
-FORMAT = "attcr-export-1"
+FORMAT = "attcr-export-2"
 """Counts changes of the graph: files of another count are exported again."""
 CLOUDY, RESTORED, CHANGE = "cloudy", "restored", "change"
 """The input, the result, and what the network adds to its input to make it, by their names in the graph."""
+QUERIES, KEYS_VALUES, ATTENDED = ".queries", ".keys_values.", ".attended"
+"""What goes into an attention and comes out, by the ends of their names: a runtime may put something faster between.
+
+`stages.2.0.attention.queries` (B, C, H, W), `stages.2.0.attention.keys_values.0` (B, 2C, H, W) for each scale, and
+`stages.2.0.attention.attended` (B, scales * C, H, W).
+"""
 MULTIPLE = 4
 """Height and width of what goes in are multiples of it."""
 SMALLEST = 8

@@ -19,7 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.errors import MissingExtraError, WeightsError
-from attcr.predict.exported import CHANGE, CLOUDY, MULTIPLE, RESTORED, metadata_of, read_bounded, read_metadata
+from attcr.predict.exported import (
+    ATTENDED,
+    CHANGE,
+    CLOUDY,
+    KEYS_VALUES,
+    MULTIPLE,
+    QUERIES,
+    RESTORED,
+    metadata_of,
+    read_bounded,
+    read_metadata,
+)
 from attcr.weights import WRONG, WeightsHeader, read_tensors
 
 try:
@@ -222,15 +233,24 @@ def _stage(graph: _Graph, x: str, config: Mapping[str, Any], stage: int) -> str:
 
 
 def _norm(graph: _Graph, x: str, name: str) -> str:
-    x = graph.add("Transpose", x, perm=[0, 2, 3, 1])
-    weights = graph.weight(f"{name}.weight"), graph.weight(f"{name}.bias")
-    x = graph.add("LayerNormalization", x, *weights, axis=-1, epsilon=1e-5)
-    return graph.add("Transpose", x, perm=[0, 3, 1, 2])
+    """The layer norm over channels, spelt out: the operator of ONNX wants them last, and two copies for it."""
+    weight, bias = (graph.reshape(graph.weight(f"{name}.{part}"), 1, -1, 1, 1) for part in ("weight", "bias"))
+    channels = graph.numbers([1])
+    centred = graph.add("Sub", x, graph.add("ReduceMean", x, channels, keepdims=1))
+    variance = graph.add("ReduceMean", graph.add("Mul", centred, centred), channels, keepdims=1)
+    spread = graph.add("Sqrt", graph.add("Add", variance, graph.numbers(1e-5, np.float32)))
+    return graph.add("Add", graph.add("Mul", graph.add("Div", centred, spread), weight), bias)
 
 
 def _feed(graph: _Graph, x: str, name: str) -> str:
-    x = graph.conv(graph.conv(x, f"{name}.expand"), f"{name}.spread", depthwise=True)
-    a, b = graph.halves(x, axis=1)
+    """Each half by kernels of its own, so that no image is split."""
+    expand, spread = (graph.weight(f"{name}.{part}.weight", flat=True) for part in ("expand", "spread"))
+    hidden = graph.stored[spread].dims[0] // 2
+    expands, spreads = graph.halves(expand, axis=0), graph.halves(spread, axis=0)
+    a, b = (
+        graph.add("Conv", graph.add("Conv", x, wide), near, pads=[1] * 4, group=hidden)
+        for wide, near in zip(expands, spreads, strict=True)
+    )
     bell = graph.add("Erf", graph.add("Div", a, graph.numbers(np.sqrt(2), np.float32)))
     gelu = graph.add("Mul", a, graph.add("Add", bell, graph.numbers(1, np.float32)))
     gelu = graph.add("Mul", gelu, graph.numbers(0.5, np.float32))
@@ -244,18 +264,19 @@ def _attention(graph: _Graph, x: str, name: str, config: Mapping[str, Any], stag
         raise ValueError(f"{heads} heads must be even and divide {channels} channels")
     dim = channels // heads
     attend = {"triangular": _triangular, "linear": _linear, "none": _hand_on}[config["attention"]]
-    query = _tokens(graph, graph.conv(x, f"{name}.query"), heads, dim)
+    query = _tokens(graph, graph.conv(x, f"{name}.query", outputs=[name + QUERIES]), heads, dim)
     attended = []
     for number, scale in enumerate(config["scales"][stage]):
-        both = graph.conv(x, f"{name}.scales.{number}.project")
+        named = [f"{name}{KEYS_VALUES}{number}"]
+        both = graph.conv(x, f"{name}.scales.{number}.project", outputs=[] if scale > 1 else named)
         if scale > 1:
-            both = graph.conv(both, f"{name}.scales.{number}.spread", depthwise=True)
+            both = graph.conv(both, f"{name}.scales.{number}.spread", depthwise=True, outputs=named)
         keys, values = (_tokens(graph, half, heads, dim) for half in graph.halves(both, axis=1))
         mixed = attend(graph, query, keys, values, heads, dim)
         attended.append(graph.add("Reshape", graph.add("Transpose", mixed, perm=[0, 1, 3, 2]), shape))  # B, C, H, W
-    y = attended[0]
+    y = graph.add("Concat", *attended, outputs=[name + ATTENDED], axis=1)
     if len(attended) > 1:
-        y = graph.conv(graph.add("Concat", *attended, axis=1), f"{name}.merge")
+        y = graph.conv(y, f"{name}.merge")
     if config["gate"]:
         gate = graph.add("LeakyRelu", graph.conv(x, f"{name}.gate.shrink"), alpha=0.2)
         gate = graph.add("LeakyRelu", graph.conv(gate, f"{name}.gate.look"), alpha=0.2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -46,18 +46,20 @@ def restore_array(
     model: str | Path | nn.Module | Predictor,
     *,
     clouds: Any | None = None,
+    bands: Sequence[str] | None = None,
     options: RestoreOptions | None = None,
     layout: Layout = "chw",
 ) -> RestoredArray:
     """Restore an image in memory.
 
     The image is a numpy array (C, H, W), or (H, W, C) with `layout="hwc"`; a torch tensor (C, H, W) or
-    (1, C, H, W); or a Pillow image. Its bands are those that the network takes, in its order (`spec.bands`). `model`
-    is the name or path of weights, a module that has a `spec`, or a predictor. `clouds` (H, W) is 0 where the image
-    is clear, 1 under thin cloud, 2 under thick; True is cloud of either kind. No mask is made here: without one every
-    pixel goes through the network. Cloud that is opaque in red, green and blue counts as thick; thick cloud that the
-    network does not remove is left as it came, or as the options' `unseen` says. Integers are digital numbers and
-    floats reflectance, unless the options' sensor says otherwise.
+    (1, C, H, W); or a Pillow image. `bands` names its bands, in their order (`("B02", "B03", ...)`): those that the
+    network takes are restored and the others stay. Without, they are those that the network takes, in its order
+    (`spec.bands`). `model` is the name or path of weights, a module that has a `spec`, or a predictor. `clouds` (H,
+    W) is 0 where the image is clear, 1 under thin cloud, 2 under thick; True is cloud of either kind. No mask is made
+    here: without one every pixel goes through the network. Cloud that is opaque in red, green and blue counts as
+    thick; thick cloud that the network does not remove is left as it came, or as the options' `unseen` says. Integers
+    are digital numbers and floats reflectance, unless the options' sensor says otherwise.
     """
     options = options or RestoreOptions()
     array, wrap = _unwrapped(image, layout)
@@ -65,7 +67,7 @@ def restore_array(
         raise ShapeError(f"An image has bands, rows and columns and at least one pixel, got shape {array.shape}.")
     tiles = grid(*array.shape[1:], tile=options.tile, overlap=options.overlap)
     mask = None if clouds is None else np.asarray(clouds)
-    restored = restore_tiles(array, model, tiles, clouds=mask, options=options)
+    restored = restore_tiles(array, model, tiles, clouds=mask, bands=bands, options=options)
     return RestoredArray(wrap(restored.image), restored.quality, restored.spread)
 
 
@@ -106,6 +108,7 @@ def restore_tiles(
     tiles: Grid,
     *,
     clouds: Array | None,
+    bands: Sequence[str] | None = None,
     options: RestoreOptions,
 ) -> RestoredArray:
     """Restore what the tiles of a grid cover of an image; its other pixels are left as they came.
@@ -116,47 +119,62 @@ def restore_tiles(
     if options.references:
         raise ConfigError("references are for scenes: use restore_scene.")
     if options.mask not in (None, "none") or options.bands or options.sar:
-        raise ConfigError("mask, bands and sar are for scenes: give `clouds`, and the bands in the network's order.")
+        raise ConfigError("mask, bands and sar of the options are for scenes: give `clouds`, and `bands` by name.")
     predictor = open_predictor(model, device=options.device, dtype=options.dtype, backend=options.backend)
-    spec = predictor.spec
-    wanted = [slot.name for slot in spec.bands]
-    needed = [slot.name for slot in spec.slots if slot.kind != "band" and not slot.optional]
-    if image.shape[0] != len(wanted) or needed:
-        raise ShapeError(
-            f"The image has {image.shape[0]} bands and the network takes {len(wanted)} ({' '.join(wanted)})"
-            f"{' and ' + ' '.join(needed) if needed else ''}: give those, in this order, or use restore_scene."
-        )
     product = options.named_sensor() or recognise({}, image.dtype, (1.0,), (0.0,))
     if product is None:
         raise SceneError(f"{image.dtype} values could be any product's: give RestoreOptions(sensor=...).")
-    rows = _ArrayRows(image, options.nodata)
-    corner = image[:, :1024, :1024]
+    places = _places(image, predictor.spec, product, bands)
+    slots = [slot for slot in predictor.spec.bands if slot.name in places]
+    names = [slot.name for slot in slots]
+    chosen = [places[name] for name in names]
+    seen = image if chosen == list(range(image.shape[0])) else image[chosen]
+    rows = ArrayRows(seen, options.nodata)
+    corner = seen[:, :1024, :1024]
     check_values(product, corner, rows.valid(corner, 0))
-    if options.sensor is None and could_be_picture(product, {}, wanted):
+    if options.sensor is None and could_be_picture(product, {}, names):
         check_floats(corner, rows.valid(corner, 0))
-    sensor = spec.fit(product)
     _, height, width = image.shape
-    nodata = [options.nodata] * image.shape[0]
-    cloud_map = None if clouds is None else _cloud_map(clouds, image, predictor.spec, product, options)
-    walk = Walk(rows, predictor, sensor, tiles, cloud_map, nodata, options, wanted)
+    cloud_map = None if clouds is None else _cloud_map(clouds, seen, names, predictor.spec, product, options)
+    nodata = [options.nodata] * len(chosen)
+    walk = Walk(rows, predictor, predictor.spec.fit(product, slots), tiles, cloud_map, nodata, options, names)
     restored = image.copy()
     quality = np.full((height, width), NODATA, np.uint8)
     spread = np.full((height, width), np.nan, np.float32) if walk.has_spread else None
     for strip in walk.strips():
         inside = slice(strip.top, strip.top + strip.values.shape[1])
-        restored[:, inside] = strip.values
+        restored[chosen, inside] = strip.values
         quality[inside] = strip.quality
         if spread is not None:
             spread[inside] = strip.spread
     return RestoredArray(restored, quality, spread)
 
 
-def _cloud_map(clouds: Array, image: Array, spec: InputSpec, product: Sensor, options: RestoreOptions) -> CloudMap:
+def _places(image: Array, spec: InputSpec, product: Sensor, bands: Sequence[str] | None) -> dict[str, int]:
+    """Say which of the image's bands goes into each of the network's slots, by the slot's name."""
+    wanted = [slot.name for slot in spec.bands]
+    needed = [slot.name for slot in spec.slots if slot.kind not in ("band", "present", "level") and not slot.optional]
+    if needed or (bands is None and image.shape[0] != len(wanted)):
+        raise ShapeError(
+            f"The image has {image.shape[0]} bands and the network takes {len(wanted)} ({' '.join(wanted)})"
+            f"{' and ' + ' '.join(needed) if needed else ''}: give those in this order, name yours with `bands`, or "
+            "use restore_scene."
+        )
+    if isinstance(bands, str) or (bands is not None and len(bands) != image.shape[0]):
+        raise ShapeError(f"`bands` is {bands!r} and the image has {image.shape[0]} bands: name each of them, in order.")
+    if bands is None and not spec.of_kind("level"):
+        return {name: at for at, name in enumerate(wanted)}
+    places = spec.match(product, wanted if bands is None else bands)
+    return {name: at for name, at in zip(wanted, places, strict=True) if at is not None}
+
+
+def _cloud_map(
+    clouds: Array, image: Array, names: Sequence[str], spec: InputSpec, product: Sensor, options: RestoreOptions
+) -> CloudMap:
     _, height, width = image.shape
     if clouds.shape != (height, width):
         raise ShapeError(f"clouds has shape {clouds.shape}; expected the image's {(height, width)}.")
     told = clouds * CLOUD if clouds.dtype == bool else np.clip(np.nan_to_num(clouds), CLEAR, THICK)
-    names = [slot.name for slot in spec.bands]
     colours = [names.index(name) for name in RGB] if set(RGB) <= set(names) else None
     opaque = is_opaque(image[colours], product) if colours else None
     classes = settle(told.astype(np.uint8), opaque, untold=THICK if "thick" in spec.removes else THIN)
@@ -164,18 +182,23 @@ def _cloud_map(clouds: Array, image: Array, spec: InputSpec, product: Sensor, op
 
 
 @dataclass(frozen=True)
-class _ArrayRows:
+class ArrayRows:
+    """Rows of an image in memory, read as a scene's are."""
+
     values: Array
     nodata: float | None
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        """Type of the values."""
         return self.values.dtype
 
     def read(self, top: int, bottom: int) -> Array:
+        """Give rows [top, bottom) as (C, rows, W)."""
         return self.values[:, top:bottom]
 
     def valid(self, values: Array, top: int, *, blank: float | None = None) -> NDArray[np.bool_]:
+        """Say which of the values are data; `blank` is a product's value for none."""
         data = np.isfinite(values) if values.dtype.kind == "f" else np.ones(values.shape, bool)
         if self.nodata is not None and not np.isnan(self.nodata):
             data &= values != self.nodata

@@ -13,6 +13,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 
+from attcr.errors import ConfigError
 from attcr.predict import Predictor
 from attcr.restore.options import RestoreOptions
 from attcr.restore.outputs import Outputs
@@ -40,7 +41,7 @@ def restore_block(
 
     Tiles that reach into a block from above are run for it too, so that its rows have the bits of a whole run.
     """
-    options = options or RestoreOptions()
+    options = _settled(options)
     index, count = block
     folder = Outputs(part).folder
     with gdal(), prepare(source, model, options) as job, write.writing(part):
@@ -70,7 +71,7 @@ def join_blocks(
     overwrite: bool = False,
 ) -> RestoreResult:
     """Put the blocks of a scene together, in order, and write what `restore_scene` would have, to the byte."""
-    options = options or RestoreOptions()
+    options = _settled(options)
     target = Path(target)
     began = time.perf_counter()
     with gdal(), prepare(source, model, options) as job:
@@ -82,6 +83,14 @@ def join_blocks(
             finally:
                 shutil.rmtree(outputs.folder, ignore_errors=True)
     return replace(result, seconds=time.perf_counter() - began)
+
+
+def _settled(options: RestoreOptions | None) -> RestoreOptions:
+    """Refuse references that each block would search for by itself."""
+    options = options or RestoreOptions()
+    if options.searched:
+        raise ConfigError("Blocks are filled from references that are named: search for them with plan_scene first.")
+    return options
 
 
 def _save_rows(file: ZipFile, rows: FinishedRows) -> None:

@@ -8,11 +8,13 @@ from http.client import HTTPException
 from pathlib import Path
 from urllib.request import Request, urlopen
 
-from attcr.addresses import local_file, redact
+from attcr.addresses import hide_secrets, is_item, local_file, redact
 from attcr.errors import SceneError
 
 ENDS = 1 << 16
 """Bytes at each end of a file that are looked at: some file systems keep times to the second only."""
+LARGEST_ITEM = 1 << 22
+"""Bytes of a STAC item that are looked at."""
 PATIENCE = 10.0
 """Seconds that a server has to tell of a file."""
 
@@ -42,9 +44,14 @@ def _of_file(path: Path) -> tuple[str, ...]:
 
 
 def _of_server(url: str) -> tuple[str, ...] | None:
-    """Ask for one byte: what may be read may not always be asked about (HEAD) with a signed address."""
+    """Ask for one byte: what may be read may not always be asked about (HEAD) with a signed address.
+
+    An item is asked for as a whole: APIs make it anew each time, and do not tell when it was changed.
+    """
     try:
-        with urlopen(Request(url, headers={"Range": "bytes=0-0"}), timeout=PATIENCE) as answer:
+        with urlopen(Request(url, headers={} if is_item(url) else {"Range": "bytes=0-0"}), timeout=PATIENCE) as answer:
+            if is_item(url):
+                return _of_item(answer.read(LARGEST_ITEM))
             told = {name: answer.headers.get(name) or "" for name in ("ETag", "Last-Modified", "Content-Range")}
             size = told["Content-Range"].rpartition("/")[2] or answer.headers.get("Content-Length") or ""
     except (OSError, HTTPException, ValueError):
@@ -52,3 +59,8 @@ def _of_server(url: str) -> tuple[str, ...] | None:
     if not told["ETag"] and not told["Last-Modified"]:
         return None
     return told["ETag"], told["Last-Modified"], size
+
+
+def _of_item(text: bytes) -> tuple[str, ...]:
+    """Give a sha256 of an item; signatures in its addresses are other ones each time."""
+    return (hashlib.sha256(hide_secrets(text.decode(errors="replace")).encode()).hexdigest(),)

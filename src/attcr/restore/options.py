@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
@@ -15,8 +16,13 @@ from attcr.scenes.tiles import grid
 from attcr.scenes.vrt import VrtRule
 from attcr.sensors import SENSORS, Sensor
 
+AUTO, AUTO_MOST = "auto", 3
+"""What stands for references that are searched for, and how many are taken then."""
 DEFAULTS = 2
 """Counts changes of the defaults below: the digest names only what differs from them."""
+
+_ASIDE = ("device", "batch", "vrt", "reference_days")
+"""Options that do not decide the result: where and how it is computed and read, and how references were found."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +37,8 @@ class RestoreOptions:
     """Tiles that go through the network at once."""
     device: str = "cpu"
     """Where the network runs, as torch names it."""
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """What the network computes in."""
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "float32"
+    """What the network computes in; auto is bfloat16 on CPUs that multiply in it and float32 elsewhere."""
     backend: Backend = "auto"
     """What computes it: torch, onnxruntime or openvino; auto leaves it to the file of the weights."""
     sensor: str | Sensor | None = None
@@ -51,8 +57,11 @@ class RestoreOptions:
     """Radar raster (VV, VH in dB) for weights that take it."""
     nodata: float | None = None
     """The value that means no data, where the file does not declare it."""
-    references: tuple[str, ...] = ()
-    """Other dates of the same place, each anything that a scene may be: what is under cloud is filled from them."""
+    references: tuple[str, ...] | str = ()
+    """Other dates of the same place, each anything that a scene may be: what is under cloud is filled from them. auto
+    searches for up to three where a STAC item is from, auto:5 for up to five."""
+    reference_days: int = 60
+    """Days from the scene within which references are searched for."""
     reference_mask: str | None = None
     """Where the clouds of references are, as for `mask`; None chooses for each, none takes all of them for clear."""
     confidence: bool = False
@@ -67,14 +76,17 @@ class RestoreOptions:
             object.__setattr__(self, "bands", tuple(str(name).strip() for name in listed))
             if not self.bands or not all(self.bands):
                 raise ConfigError(f"bands is {self.bands}; expected names or numbers, such as B04,B03,B02.")
+        if isinstance(self.references, str):
+            object.__setattr__(self, "references", (self.references,))
+        self._check_references()
         if isinstance(self.sensor, str):
             object.__setattr__(self, "sensor", self.sensor.lower())
         if self.batch < 1:
             raise ConfigError(f"batch is {self.batch} and must be at least 1.")
         if self.dilate < 0 or self.feather < 0:
             raise ConfigError(f"dilate ({self.dilate}) and feather ({self.feather}) must not be negative.")
-        if self.dtype not in ("float32", "bfloat16", "float16"):
-            raise ConfigError(f"dtype is {self.dtype!r}; expected float32, bfloat16 or float16.")
+        if self.dtype not in ("auto", "float32", "bfloat16", "float16"):
+            raise ConfigError(f"dtype is {self.dtype!r}; expected auto, float32, bfloat16 or float16.")
         if self.unseen not in ("keep", "fill", "nodata"):
             raise ConfigError(f"unseen is {self.unseen!r}; expected keep, fill or nodata.")
         if self.backend not in get_args(Backend):
@@ -85,14 +97,28 @@ class RestoreOptions:
             raise ConfigError(f"There is no sensor {self.sensor!r}; `sensor` is one of {', '.join(SENSORS)}.")
         grid(1, 1, tile=self.tile, overlap=self.overlap)
 
+    def _check_references(self) -> None:
+        told = [one for one in self.references if one == AUTO or one.startswith(f"{AUTO}:")]
+        if told and (self.references != (told[0],) or not re.fullmatch(rf"{AUTO}(:[1-9]\d?)?", told[0])):
+            shown = " ".join(redact(one) for one in self.references)
+            raise ConfigError(f"references is {shown}; expected auto or auto:NUMBER (1 to 99) alone, or scenes.")
+        if self.reference_days < 1:
+            raise ConfigError(f"reference_days is {self.reference_days} and must be at least 1.")
+
+    @property
+    def searched(self) -> int:
+        """How many references are searched for at most; 0 where they are named, or none are wanted."""
+        first, _, number = next(iter(self.references), "").partition(":")
+        return int(number or AUTO_MOST) if first == AUTO else 0
+
     def describe(self) -> dict[str, Any]:
-        """Give the options that decide the result, as plain values: device, batch and vrt do not."""
+        """Give the options that decide the result, as plain values: how references were found does not."""
         told = asdict(self)
         told["sar"] = redact(self.sar) if self.sar else None
         told["mask"] = redact(self.mask) if self.mask else None
         told["references"] = tuple(redact(href) for href in self.references)
         told["reference_mask"] = redact(self.reference_mask) if self.reference_mask else None
-        return {key: value for key, value in told.items() if key not in ("device", "batch", "vrt")}
+        return {key: value for key, value in told.items() if key not in _ASIDE}
 
     def digest(self) -> str:
         """Give a sha256 of the options that decide the result and are not at their default.

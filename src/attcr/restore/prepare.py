@@ -8,7 +8,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ from attcr.restore.no_network import NO_WEIGHTS, NoNetwork
 from attcr.restore.options import RestoreOptions
 from attcr.restore.outputs import Outputs
 from attcr.restore.references import Beside, Filler, Reference, open_references
+from attcr.restore.resume import kept_references
 from attcr.restore.walk import Walk, blank_of
 from attcr.scenes import write
 from attcr.scenes.clouds.find import choose_mask, find_clouds, mask_file, sensor_of
@@ -46,6 +47,8 @@ MEMORY_LIMIT = 4 << 30
 
 MOST_NAMED = 13
 """Bands that a note names; it says no more of others than that there are."""
+
+_NO_MASK = "References fill what is under cloud, and there is no mask that tells: choose one with `mask`."
 
 Source = str | Path | Sequence[str | Path]
 """Anything that `open_scene` takes."""
@@ -76,6 +79,9 @@ class Prepared:
     """Addresses of what is read or came along beside those: weights, masks that are not asked for."""
     references: tuple[Reference, ...] = ()
     """Other dates that what is under cloud is filled from."""
+    asked: str = ""
+    """What the references were searched for, where they were: equal for equal work."""
+    _known: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
 
     def __enter__(self) -> Prepared:
         return self
@@ -140,10 +146,11 @@ class Prepared:
         """Addresses of all that is read or came along, none of which is ever written over."""
         return (*self.inputs, *self.others)
 
-    @cached_property
+    @property
     def identities(self) -> dict[str, tuple[str, ...] | None]:
-        """What each input was when this run began; None for one that its server tells nothing of."""
-        return {href: identity_of(href) for href in self.inputs}
+        """What each input was when this run first asked; None for one that its server tells nothing of."""
+        self._known |= {href: identity_of(href) for href in self.inputs if href not in self._known}
+        return {href: self._known[href] for href in self.inputs}
 
     def fingerprint(self) -> str:
         """Give a sha256 of all that decides the result."""
@@ -177,9 +184,11 @@ class Prepared:
     ) -> Filler | None:
         """Look at the references and the scene, and give what fills the one from the others; None without any.
 
+        Where there is no network either, it says what cloud is left.
+
         What was found out about them is written to references.json in the working folder.
         """
-        if not self.references or clouds is None:
+        if clouds is None or not (self.references or isinstance(self.predictor, NoNetwork)):
             return None
         masks = []
         for i, reference in enumerate(self.references, 1):
@@ -213,8 +222,13 @@ class Prepared:
         )
 
 
-def prepare(source: Source, model: nn.Module | str | Path | Predictor, options: RestoreOptions) -> Prepared:
-    """Open a scene and refuse it, saying why and what to do, unless it fits the weights."""
+def prepare(
+    source: Source, model: nn.Module | str | Path | Predictor, options: RestoreOptions, kept: Path | None = None
+) -> Prepared:
+    """Open a scene and refuse it, saying why and what to do, unless it fits the weights.
+
+    `kept` is the working folder of an interrupted run whose references are taken again, where they were searched for.
+    """
     whole = open_scene(source, vrt=options.vrt)
     radar: AlignedRaster | None = None
     try:
@@ -239,6 +253,7 @@ def prepare(source: Source, model: nn.Module | str | Path | Predictor, options: 
         inputs = _inputs(whole, options)
         others = _others(source, whole, model)
         prepared = Prepared(whole, scene, slots, product, sensor, predictor, radar, tiles, options, inputs, others)
+        _settle_references(prepared, source, kept)
         prepared.references = _references(prepared)
         prepared.inputs = tuple(dict.fromkeys([*inputs, *(href for one in prepared.references for href in one.inputs)]))
         limit = min(MEMORY_LIMIT, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
@@ -316,15 +331,37 @@ def _predictor(model: nn.Module | str | Path | Predictor, whole: Scene, options:
     return NoNetwork(product, names)
 
 
+def _settle_references(job: Prepared, source: Source, kept: Path | None) -> None:
+    """Put the references that are found in the place of `auto`."""
+    options = job.options
+    if not options.searched:
+        return
+    if job.mask == "none":
+        raise SceneError(_NO_MASK)
+    from attcr.restore.search import search_references  # here, so that a plain raster needs no pystac
+
+    job.asked = f"{job.fingerprint()} {options.reference_days}"
+    found = kept_references(kept, job.asked) if kept else None
+    if found is None:
+        named = [source] if isinstance(source, (str, Path)) else source
+        found = search_references(
+            str(named[0]),
+            job.whole,
+            job.mask,
+            thick_only=not isinstance(job.predictor, NoNetwork),
+            most=options.searched,
+            days=options.reference_days,
+        )
+    job.options = replace(options, references=found)
+
+
 def _references(job: Prepared) -> tuple[Reference, ...]:
     """Open the other dates that the options name."""
     options = job.options
     if not options.references:
         return ()
     if job.mask == "none":
-        raise SceneError(
-            "References fill what is under cloud, and there is no mask that tells: choose one with `mask`."
-        )
+        raise SceneError(_NO_MASK)
     centres = {slot.name: slot.wavelength for slot in job.predictor.spec.bands}
     beside = Beside(job.scene, job.product, job.slots, [centres[name] for name in job.slots])
     return open_references(options.references, options.reference_mask, beside)

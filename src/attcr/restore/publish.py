@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rasterio.enums import ColorInterp
 
 import attcr
-from attcr.addresses import local_file, redact
+from attcr.addresses import is_item, local_file, redact
 from attcr.files import to_disk
 from attcr.restore.outputs import Outputs
 from attcr.restore.prepare import Prepared
@@ -173,7 +173,8 @@ def _told_file(href: str, identity: tuple[str, ...] | None) -> dict[str, Any]:
         return {"name": redact(href)}
     if local_file(href) is not None:
         return {"name": redact(href), "bytes": int(identity[1]), "ends_sha256": identity[3]}
-    return {"name": redact(href), "etag": identity[1]}
+    kind = "sha256" if is_item(href) else "etag"
+    return {"name": redact(href), kind: identity[1]}
 
 
 class Preview:

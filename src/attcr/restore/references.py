@@ -225,6 +225,8 @@ class Filler:
         first, last = max(top - MARGIN, 0), min(bottom + MARGIN, self.scene.height)
         values, clear, weights, valid = self._target(first, last)
         inner = slice(top - first, bottom - first)
+        if not self.references:
+            return self._mixed(strip, values[:, inner], weights[inner], np.zeros((height, width), bool), None)
         dates = np.stack([np.full((height, width), UNKNOWN_DAYS, np.int16)] * 2)
         here = (weights > 0) & valid
         if not here[inner].any():
@@ -242,7 +244,7 @@ class Filler:
         dates[1][changed] = number[changed]
         return self._mixed(strip, new, weights[inner], changed, dates)
 
-    def _mixed(self, strip: Strip, new: Float32, weights: Float32, changed: Array, dates: Array) -> Strip:
+    def _mixed(self, strip: Strip, new: Float32, weights: Float32, changed: Array, dates: Array | None) -> Strip:
         out, quality = strip.values.copy(), strip.quality.copy()
         valid = self.scene.valid(strip.came, strip.top, blank=self.product.nodata)
         painted = np.isin(quality, (CLOUD_LEFT, NODATA))
@@ -256,7 +258,7 @@ class Filler:
         was_left = int((changed & painted).sum())
         quality[changed] = FROM_DATE
         spread = strip.spread
-        if spread is not None:
+        if spread is not None and dates is not None:
             errors = np.array([np.nan, *(one.error for one in self.tuned)], np.float32)
             spread = np.where(changed, errors[np.where(changed, dates[1], 0)], spread).astype(np.float32)
         left = strip.left - was_left

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from attcr.addresses import redact
 from attcr.errors import AttcrWarning, SceneError
 from attcr.files import write_whole
 from attcr.restore.walk import QUALITY_NAMES, Array
@@ -24,6 +25,9 @@ from attcr.scenes.clouds.find import CLOUDS
 
 if sys.platform != "win32":
     import fcntl
+
+FOUND = "found.json"
+"""References that were searched for, in a working folder: a resumed run takes the same ones."""
 
 
 @dataclass
@@ -181,6 +185,22 @@ def take_up(
         warnings.warn(f"{folder} {reason}: starting anew.", AttcrWarning, stacklevel=4)
     empty(folder)
     return State(folder, fingerprint)
+
+
+def kept_references(folder: Path, asked: str) -> tuple[str, ...] | None:
+    """Give what an interrupted run of the same work had found; None where there is none."""
+    try:
+        told = json.loads((folder / FOUND).read_bytes())
+        hrefs = told["references"] if told["asked"] == asked else None
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
+    return tuple(hrefs) if isinstance(hrefs, list) and all(isinstance(one, str) for one in hrefs) else None
+
+
+def keep_references(folder: Path, asked: str, hrefs: Sequence[str]) -> None:
+    """Write what was found into the working folder; not where an address is signed, for it would not keep."""
+    if all(redact(href) == href for href in hrefs):
+        write_whole(folder / FOUND, json.dumps({"asked": asked, "references": list(hrefs)}))
 
 
 def _is_whole(path: Path, size: int) -> bool:

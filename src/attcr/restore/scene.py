@@ -26,6 +26,7 @@ from attcr.restore.resume import (
     checksum_of,
     checksum_of_file,
     held,
+    keep_references,
     read_state,
     remove,
     remove_leftover,
@@ -80,6 +81,8 @@ class ScenePlan:
     dtype: str
     sensor: str
     mask: str
+    references: tuple[str, ...]
+    """Other dates that what is under cloud is filled from."""
     tiles: int
     tiles_to_run: int
     seconds: float
@@ -122,7 +125,7 @@ def restore_scene(
     options = options or RestoreOptions()
     target = Path(target)
     began = time.perf_counter()
-    with gdal(), prepare(source, model, options) as job:
+    with gdal(), prepare(source, model, options, Outputs(target).folder if resume else None) as job:
         if resume and Outputs(target).item.exists():
             remove_leftover(Outputs(target).folder, target)
         outputs = check_target(job, target, overwrite=overwrite or (resume and was_publishing(job, target)))
@@ -135,7 +138,10 @@ def restore_scene(
         )
         with write.writing(target), held(folder, target):
             try:
-                result = write_scene(job, outputs, take_up_work(job, folder, resume), progress)
+                state = take_up_work(job, folder, resume)
+                if job.asked:
+                    keep_references(folder, job.asked, job.options.references)
+                result = write_scene(job, outputs, state, progress)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
@@ -174,6 +180,7 @@ def plan_scene(
             dtype=str(job.scene.dtype),
             sensor=job.sensor.name,
             mask=redact(job.mask),
+            references=tuple(reference.scene.source for reference in job.references),
             tiles=len(job.grid),
             tiles_to_run=to_run,
             seconds=seconds,

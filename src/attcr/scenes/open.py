@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from attcr.addresses import is_local, redact
+from attcr.addresses import is_item, is_local, redact
 from attcr.errors import AttcrWarning, MissingExtraError, SceneError
 from attcr.products import BAND_IN_NAME
 from attcr.scenes.dataset import open_dataset, reading
@@ -53,7 +53,7 @@ def open_scene(source: str | Path | Sequence[str | Path], *, vrt: VrtRule = "bes
         return _open_beside(Path(text), vrt)
     if is_local(text) and text.lower().endswith((".zip", ".tar")):
         return _open_archive(Path(text), vrt)
-    if text.lower().endswith((".json", ".geojson")):
+    if is_item(text):
         from attcr.scenes.pystac import open_item  # here, so that a plain raster needs no pystac
 
         item = open_item(text)

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from attcr.addresses import is_local, redact
+from attcr.addresses import is_item, is_local, local_file, redact
 from attcr.errors import MissingExtraError, SceneError
 from attcr.scenes.scene import Profile, Scene
 
@@ -25,7 +25,8 @@ except ImportError as error:
     raise MissingExtraError("pystac", "scenes") from error
 
 _RASTERS = ("image/tiff", "image/jp2", "image/vnd.stac.geotiff")
-_COMPANIONS = {"scl": "scl", "qa_pixel": "qa_pixel", "qa": "qa_pixel"}
+COMPANIONS = {"scl": "scl", "qa_pixel": "qa_pixel", "qa": "qa_pixel"}
+"""Keys of the assets that tell of clouds, to how they are read."""
 
 
 @dataclass(frozen=True)
@@ -40,32 +41,46 @@ class ItemBands:
     """What the item says about the product."""
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where a STAC item is from."""
+
+    id: str
+    collection: str
+    api: str
+    """The catalog that its links lead to."""
+    properties: dict[str, Any]
+
+
+def origin_of(href: str) -> Origin:
+    """Say which catalog a STAC item is from, that others of its collection may be found in."""
+    if not is_item(href):
+        raise SceneError(
+            f"{redact(href)} is no STAC item, so that other dates cannot be searched for: name them with `references`."
+        )
+    item = _read_item(href)
+    links = {str(link.rel): link.get_absolute_href() or "" for link in reversed(item.links)}
+    api = links.get("root") or links.get("parent") or ""
+    if not api.startswith(("http://", "https://")) or not item.collection_id:
+        raise SceneError(
+            f"{redact(href)} links to no catalog that can be searched for other dates: name them with `references`."
+        )
+    return Origin(item.id, item.collection_id, api, item.properties)
+
+
 def open_item(href: str) -> ItemBands:
     """Read a STAC item's bands; the pixels stay where they are."""
-    name = redact(href)
-    if is_local(href) and not os.path.isfile(href):  # noqa: PTH113  # it may be too long for a name
-        raise SceneError(f"{name} does not exist: check the path.")
-    try:
-        item = pystac.Item.from_file(href)
-    except (
-        pystac.STACError,
-        pystac.STACTypeError,
-        OSError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-    ) as error:
-        first = (str(error) or repr(error)).splitlines()[0]
-        raise SceneError(f"{name} is not a STAC item: {first}. Expected an item with band assets.") from error
+    name, item = redact(href), _read_item(href)
     bands: dict[str, str] = {}
     companions: dict[str, str] = {}
     for key, asset in item.assets.items():
         address = asset.get_absolute_href()
         if address is None or not (asset.media_type or "image/tiff").lower().startswith(_RASTERS):
             continue
-        if key.lower() in _COMPANIONS:
-            companions[_COMPANIONS[key.lower()]] = address
+        if not is_local(href) and local_file(address) is not None:
+            raise SceneError(f"{name} names a file of this machine as its {key}, which an item from elsewhere may not.")
+        if key.lower() in COMPANIONS:
+            companions[COMPANIONS[key.lower()]] = address
             continue
         described = asset.extra_fields.get("bands") or asset.extra_fields.get("eo:bands") or []
         if isinstance(described, list) and len(described) == 1 and isinstance(described[0], dict):
@@ -86,13 +101,32 @@ def open_item(href: str) -> ItemBands:
     return ItemBands(bands, companions, {key: value for key, value in hints.items() if value})
 
 
+def _read_item(href: str) -> pystac.Item:
+    name = redact(href)
+    if is_local(href) and not os.path.isfile(href):  # noqa: PTH113  # it may be too long for a name
+        raise SceneError(f"{name} does not exist: check the path.")
+    try:
+        return pystac.Item.from_file(href)
+    except (
+        pystac.STACError,
+        pystac.STACTypeError,
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ) as error:
+        first = (str(error) or repr(error)).splitlines()[0]
+        raise SceneError(f"{name} is not a STAC item: {first}. Expected an item with band assets.") from error
+
+
 def item_of(scene: Scene, target: Path, files: Mapping[str, tuple[Path, str]], properties: Mapping[str, Any]) -> str:
     """Give the text of the item for a restored scene.
 
     `files` are the asset's key to its file, which lies beside the item, and its title. Nothing in the text
     depends on when or where it was made, so that the same work gives the same bytes.
     """
-    geometry, bbox = _footprint(scene.profile)
+    geometry, bbox = footprint(scene.profile)
     taken, source = when(scene)
     profile = scene.profile
     item = pystac.Item(
@@ -136,7 +170,8 @@ def _level(item: pystac.Item) -> str:
     return "Level-2A" if "l2" in told else "Level-1C" if "l1" in told else ""
 
 
-def _footprint(profile: Profile) -> tuple[dict[str, Any] | None, list[float] | None]:
+def footprint(profile: Profile) -> tuple[dict[str, Any] | None, list[float] | None]:
+    """Give a scene's outline in degrees as GeoJSON, and its box; None where it has no place on the Earth."""
     if profile.crs is None:
         return None, None
     corners = profile.corners()

@@ -230,6 +230,7 @@ def serve(settings: ServeSettings, announce: Callable[[str], None] = lambda _: N
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((settings.host, settings.port))
+        listening.listen(1024)  # who comes before the app is ready waits
     except OSError as error:
         listening.close()
         raise FleetError(f"{settings.host}:{settings.port} cannot be listened at: {error.strerror}.") from error

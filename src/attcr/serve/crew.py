@@ -85,8 +85,12 @@ class Hand:
 
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
-        for line in process.stdout:
-            self._crew.hear(self, json.loads(line))
+        try:
+            for line in process.stdout:
+                self._crew.hear(self, json.loads(line))
+        except Exception:  # what it was at is begun anew by the next one
+            _log.exception("what a computing process told cannot be taken")
+            process.kill()
         code = process.wait()
         with suppress(OSError):
             if process.stdin is not None:

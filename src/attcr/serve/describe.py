@@ -16,8 +16,8 @@ from attcr.restore.options import RestoreOptions
 from attcr.sensors import SENSORS, Sensor
 
 PROCESS = "restore"
-SERVER_DECIDES = ("device", "vrt")
-"""Options that are the operator's."""
+SERVER_DECIDES = ("device", "vrt", "reference_days")
+"""Options that are the operator's, or of a search for references, which a service does not do."""
 FILES = ("mask", "reference_mask", "sar")
 """Options that name a file: here an upload or an address."""
 MASKS = ("none", "auto", "csmask", "s2cloudless", "scl", "qa_pixel")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from attcr.addresses import redact
+from attcr.addresses import is_item, redact
 from attcr.errors import AttcrError, ConfigError, SceneError
 from attcr.files import replacing, write_whole
 from attcr.fleet.manifest import Work, prune_item, work_of_item
@@ -217,7 +217,7 @@ def _bring(ref: Ref, folder: Path, asked: Asked, hosts: Hosts, limits: Limits) -
     folder.mkdir(parents=True, exist_ok=True)
     if ref.item is not None:
         return _bring_item(ref.item, "", folder, asked, hosts, limits)
-    if urlsplit(ref.href).path.lower().endswith((".json", ".geojson")):
+    if is_item(ref.href):
         text = folder / "fetched.txt"
         _fetch(ref.href, text, hosts, limits.body_bytes)
         try:
@@ -274,7 +274,7 @@ def _pruned(item: dict[str, Any], asked: Asked) -> dict[str, Any]:
     """Give the assets that hold the bands asked for and the mask."""
     options = with_settings(RestoreOptions(), {k: v for k, v in asked.options.items() if k in ("bands", "mask")})
     try:
-        work = prune_item(work_of_item(item), bands=options.bands, mask=options.mask)  # type: ignore[arg-type]
+        work = prune_item(work_of_item(item), bands=options.bands, mask=options.mask)
         if work.problem or not work.item:
             return dict(item["assets"])
         return {name: item["assets"][name] for name in json.loads(work.item)["assets"]}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import shutil
 import threading
@@ -38,6 +39,7 @@ from attcr.serve.settings import ServeSettings
 from attcr.serve.uploads import Uploads
 from attcr.serve.worker import INPUTS, PROGRESS, REQUESTS
 
+_log = logging.getLogger("attcr.serve")
 ENDED, TRIES = "ended", "tries"
 Status = Literal["accepted", "running", "successful", "failed", "dismissed"]
 OVER = ("successful", "failed", "dismissed")
@@ -47,7 +49,6 @@ MOST_DEATHS = 3
 """Computing processes that may die at a job."""
 MOST_TRIES = 20
 """Times that a job is begun, the restarts of the server included: what ends a whole machine is poison too."""
-_KNOWN_ERRORS = ("WorkerDied", "TimeoutError")
 
 
 @dataclass
@@ -144,10 +145,13 @@ class Jobs:
             self._jobs[name] = job  # counts while it is being written
         try:
             self._write_request(job, asked)
-        except BaseException:
+        except BaseException as error:
             with self.lock:
                 del self._jobs[name]
+            (self.root / REQUESTS / f"{name}.json").unlink(missing_ok=True)
             shutil.rmtree(self.root / INPUTS / name, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise Problem(507, f"The job cannot be kept: {error.strerror}.") from error
             raise
         self._fetching.submit(self._make_ready, name)
         return job
@@ -169,16 +173,14 @@ class Jobs:
 
     def get(self, owner: str, name: str) -> JobState:
         """Give a user's job; another's is not there."""
-        with self.lock:
-            job = self._jobs.get(name)
+        job = self._jobs.get(name)  # without the lock: nobody who looks waits for a disk
         if job is None or job.owner != owner:
             raise Problem(404, f"There is no job {name[:64]!r} of yours.", NO_SUCH_JOB)
         return job
 
     def of(self, owner: str) -> list[JobState]:
         """Give a user's jobs, newest first."""
-        with self.lock:
-            mine = [job for job in self._jobs.values() if job.owner == owner]
+        mine = [job for job in list(self._jobs.values()) if job.owner == owner]
         return sorted(mine, key=lambda job: job.created, reverse=True)
 
     def asked(self, job: JobState) -> Asked:
@@ -195,8 +197,7 @@ class Jobs:
 
     def counts(self) -> dict[str, int]:
         """Give how many jobs there are in each status."""
-        with self.lock:
-            states = [job.status for job in self._jobs.values()]
+        states = [job.status for job in list(self._jobs.values())]
         return {status: states.count(status) for status in ("accepted", "running", *OVER)}  # type: ignore[arg-type]
 
     def dismiss(self, owner: str, name: str) -> JobState:
@@ -320,7 +321,10 @@ class Jobs:
         """Write down that a job has ended. Called with the lock held."""
         job.status, job.message, job.error, job.finished = status, message, error, time.time()
         job.updated = job.finished
-        write_whole(self.root / ENDED / f"{job.id}.json", json.dumps(job.ending()))
+        try:
+            write_whole(self.root / ENDED / f"{job.id}.json", json.dumps(job.ending()))
+        except OSError:  # a full disk: the item tells of a success, and anything else is tried again
+            _log.exception("the end of a job cannot be written", extra={"job": job.id})
         for folder, suffix in ((PROGRESS, ".json"), (TRIES, "")):
             (self.root / folder / f"{job.id}{suffix}").unlink(missing_ok=True)
         self.on_end(job)

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Annotated, Any
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
-from starlette.concurrency import run_in_threadpool
 
 from attcr.restore.walk import QUALITY_COLOURS, QUALITY_NAMES
 from attcr.serve.inputs import READY
@@ -25,6 +26,8 @@ from attcr.serve.schemas import ref
 from attcr.serve.worker import INPUTS
 
 PAINTERS = 2
+WAITING = 16
+"""Requests that may wait for them at once; others wait before they take a thread of the server's."""
 SECONDS = 30.0
 """That one tile may take."""
 LAYERS = ("input", "result", "quality")
@@ -210,13 +213,14 @@ def router(pictures: Pictures, jobs: Jobs, user: Callable[[Request], str]) -> AP
     """Give the routes."""
     routes = APIRouter(tags=["pictures"])
     refusals = documented(400, 401, 404, 422)
+    limiter = CapacityLimiter(WAITING)
     png = {"image/png": {"schema": {"type": "string", "format": "binary"}}}
 
     @routes.get("/jobs/{job}/info", responses={200: ref("Info"), **refusals})
     async def job_info(request: Request, job: str) -> JSONResponse:
         """Say where a scene is, what its bands and classes are, and where its tiles are."""
         found = jobs.get(user(request), job)
-        return JSONResponse(await run_in_threadpool(pictures.info, found, base_of(request)))
+        return JSONResponse(await run_sync(pictures.info, found, base_of(request), limiter=limiter))
 
     @routes.get(
         "/jobs/{job}/tiles/{layer}/{z}/{x}/{y}",
@@ -236,7 +240,8 @@ def router(pictures: Pictures, jobs: Jobs, user: Callable[[Request], str]) -> AP
         row = _ROW.fullmatch(y)
         if layer not in LAYERS or row is None or max(x, int(row["y"])) >= 1 << z:
             raise Problem(404, f"There is no such tile; layers are {', '.join(LAYERS)}.")
-        content = await run_in_threadpool(pictures.tile, found, layer, (z, x, int(row["y"])), SIZES[row["size"] or ""])
+        at, size = (z, x, int(row["y"])), SIZES[row["size"] or ""]
+        content = await run_sync(pictures.tile, found, layer, at, size, limiter=limiter)
         return Response(content, media_type="image/png", headers={"Cache-Control": "private, max-age=3600"})
 
     @routes.get("/jobs/{job}/point", responses={200: ref("Point"), **refusals})
@@ -248,6 +253,6 @@ def router(pictures: Pictures, jobs: Jobs, user: Callable[[Request], str]) -> AP
     ) -> JSONResponse:
         """Give the digital numbers at a place before and after, its class and date."""
         found = jobs.get(user(request), job)
-        return JSONResponse(await run_in_threadpool(pictures.point, found, lon, lat))
+        return JSONResponse(await run_sync(pictures.point, found, lon, lat, limiter=limiter))
 
     return routes

@@ -201,7 +201,7 @@ def _execute(routes: APIRouter, jobs: Jobs, weights: tuple[str, ...], user: Call
         },
     }
     extra = {"requestBody": {"required": True, "content": {"application/json": {"schema": wanted}}}}
-    told = {201: ref("Status"), **documented(400, 401, 403, 404, 413, 429, 503)}
+    told = {201: ref("Status"), **documented(400, 401, 403, 404, 413, 429, 503, 507)}
 
     @routes.post(
         "/processes/{process}/execution", tags=["processes"], status_code=201, responses=told, openapi_extra=extra
@@ -332,15 +332,15 @@ def _results(routes: APIRouter, jobs: Jobs, user: Callable[[Request], str]) -> N
         }
         return JSONResponse(listed)
 
-    content = {media: {} for _, media in OUTPUTS.values()}
+    content: dict[str, Any] = {media: {} for _, media in OUTPUTS.values()}
+    answers: dict[int | str, dict[str, Any]] = {
+        200: {"description": "The file", "content": content},
+        206: {"description": "A part of it"},
+        **told,
+        **documented(416),
+    }
 
-    @routes.get(
-        "/jobs/{job}/results/{output}",
-        tags=["jobs"],
-        responses={200: {"description": "The file", "content": content}, 206: {"description": "A part of it"}}
-        | told
-        | documented(416),
-    )
+    @routes.get("/jobs/{job}/results/{output}", tags=["jobs"], responses=answers)
     async def result(request: Request, job: str, output: str) -> Response:
         """Give one result."""
         found = ready_job(jobs, user(request), job)

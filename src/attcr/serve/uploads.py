@@ -63,6 +63,9 @@ class Uploads:
         except NotAllowedError as error:
             shutil.rmtree(folder, ignore_errors=True)
             raise Problem(415, str(error)) from error
+        except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise Problem(507, f"The file cannot be kept: {error.strerror}.") from error
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise

@@ -90,7 +90,7 @@ class JobWorker(SceneWorker):
             warnings.showwarning = self._note
             yield
 
-    def _note(self, message: Warning | str, category: type[Warning], *_: object) -> None:
+    def _note(self, message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
         text = " ".join(str(message).split())
         if issubclass(category, AttcrWarning) and text not in self.notes:
             self.notes = (*self.notes, text)

@@ -97,6 +97,18 @@ class RestorationTask(pl.LightningModule):
         assert isinstance(data, PairData), "a task is trained on PairData"
         return data
 
+    def setup(self, stage: str) -> None:
+        """Refuse data whose planes are not those of the network."""
+        spec = self.data.spec
+        config: Any = self.network.config
+        given, wanted = (len(spec.slots), len(spec.outputs)), (config.in_channels, config.out_channels)
+        if given != wanted:
+            raise ConfigError(
+                f"the network takes {wanted[0]} planes and gives {wanted[1]}, and the data has {given[0]} "
+                f"({' '.join(slot.name for slot in spec.slots)}) and {given[1]}: start from weights of these bands, or "
+                "set --model.config's in_channels and out_channels"
+            )
+
     def forward(self, inputs: Tensor) -> Tensor:
         """Restore a batch; the result is float32."""
         return self.network(inputs).float()  # type: ignore[no-any-return]
