@@ -9,6 +9,7 @@ const $ = (id) => document.getElementById(id);
 const POLL = 4000; // milliseconds between looks at jobs that are not followed
 const LAYERS = { restored: "Restored scene", quality: "Quality", item: "How it was made", dates: "Dates", spread: "Uncertainty" };
 
+const WORDS = { "weights none": "none: fill from references alone", "mask none": "none: all of it may be cloud" };
 const OPTIONS = ["weights", "sensor", "mask"];
 
 let shown = null; // what the service told about the job on the map
@@ -31,8 +32,10 @@ function announce(text) {
 
 function refuse(error) {
   if (error.name === "AbortError") return;
-  if (error.status === 401) askForKey();
-  else if (!(error instanceof service.Refusal)) console.error(error);
+  if (error.status === 401) {
+    askForKey();
+    if (!service.key.get()) return; // the field says it
+  } else if (!(error instanceof service.Refusal)) console.error(error);
   $("message-text").textContent = error.message;
   $("message").hidden = false;
 }
@@ -152,9 +155,11 @@ async function follow(job) {
         if (!service.over(told)) tell(told.title, told.message || told.status, told.status === "running" ? told.progress : null);
       },
     });
-    endProgress();
-    if (ended.status === "successful") await open(ended);
-    else if (ended.status === "failed") explain(ended);
+    if (ended.status === "successful") {
+      tell(ended.title, "done, opening it", 100);
+      await open(ended);
+    } else if (ended.status === "failed") explain(ended);
+    if (following?.abort === abort) endProgress();
   } catch (error) {
     refuse(error);
     if (following?.abort === abort) endProgress();
@@ -349,14 +354,14 @@ async function refresh() {
 }
 
 function offer(id, values) {
-  for (const value of values) $(id).add(new Option(value, value));
+  for (const value of values) $(id).add(new Option(WORDS[`${id} ${value}`] ?? value, value));
 }
 
 async function start() {
   swipe.cut();
   try {
     const { inputs } = await service.process();
-    offer("weights", inputs.weights.schema.enum.filter((name) => name !== "none"));
+    offer("weights", inputs.weights.schema.enum);
     offer("sensor", inputs.sensor.schema.enum);
     offer("mask", inputs.mask.schema.oneOf[0].enum);
   } catch (error) {

@@ -5,6 +5,7 @@ import { headers } from "./service.js";
 
 const GROUND = { light: ["#e6e9eb", "#c3cacf"], dark: ["#22292e", "#39434a"] };
 const STEPS = [30, 10, 5, 2, 1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001];
+const [WIDE, PANEL] = [700, 290]; // pixels of a map beside whose panel a scene has room, and of that panel
 const LINES = 8; // of the graticule across a view, at most
 
 function style(theme) {
@@ -155,7 +156,9 @@ export class Swipe {
       add(this.after, "quality", tiles.quality, false);
       this.cut();
     }
-    if (fit) this.after.fitBounds(bounds, { padding: 40, animate: false, maxZoom: maxzoom });
+    const wide = this.after.getContainer().clientWidth > WIDE;
+    const padding = { top: 48, bottom: 48, left: 48, right: wide ? PANEL : 48 };
+    if (fit) this.after.fitBounds(bounds, { padding, animate: false, maxZoom: maxzoom });
   }
 
   quality(visible, opacity) {

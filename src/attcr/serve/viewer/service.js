@@ -27,7 +27,7 @@ export function headers(url = BASE) {
 
 const WORDS = {
   0: "The service cannot be reached. Check that it still runs, then try again.",
-  401: "The service asks for a valid API key.",
+  401: "The service does not know this API key. Check it, and enter it again.",
   413: "The file is larger than the service takes.",
   429: "You have too many unfinished jobs: wait until one ends, or cancel one.",
   503: "The service is not ready. Try again in a moment.",
@@ -40,6 +40,7 @@ function refusal(status, text) {
   } catch {
     // no problem document: a proxy may have answered
   }
+  if (status === 401) detail = ""; // it speaks of headers
   return new Refusal(status, detail || WORDS[status] || `The service answered with code ${status}.`);
 }
 
@@ -106,11 +107,11 @@ export async function follow(id, { tell, signal }) {
         told = { ...told, ...event };
         tell(told);
         wait = 500;
-        if (over(told)) return told;
       }
     } catch (error) {
       if (error.name === "AbortError" || [401, 404, 410].includes(error.status)) throw error;
     }
+    if (over(told)) break;
     await new Promise((resolve) => setTimeout(resolve, wait));
     signal.throwIfAborted();
     told = await status(id);
