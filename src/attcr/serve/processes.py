@@ -63,7 +63,7 @@ def status_of(jobs: Jobs, job: JobState, base: str) -> dict[str, Any]:
         "stage": stage,
         "title": job.title,
         **({"weights": job.weights} if job.weights else {}),
-        "notes": job.notes or told.get("notes", []),
+        "notes": [jobs.public(note) for note in job.notes or told.get("notes", [])],
         "links": links,
     }
 

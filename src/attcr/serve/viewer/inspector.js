@@ -51,7 +51,7 @@ function lines({ quality, date }, colour) {
 function days(count) {
   if (count === null) return "";
   if (count === 0) return ", the same day";
-  return `, ${Math.abs(count)} ${Math.abs(count) === 1 ? "day" : "days"} ${count < 0 ? "before" : "after"}`;
+  return `, ${Math.abs(count)} ${Math.abs(count) === 1 ? "day" : "days"} ${count < 0 ? "before" : "after"} the scene`;
 }
 
 export class Inspector {
