@@ -1,6 +1,6 @@
 """Score the network beside the classical method on real dates of places that it was not trained on.
 
-    python -m tools.dates_net.evaluate OUT/last.pt --lmr FOLDER --roi FOLDER --cloudsen12 FOLDER --json figures.json
+    python -m tools.dates_net.evaluate OUT/last.pt --lmr FOLDER --roi FOLDER --cloudsen12 FOLDER --kept FOLDER
 
 The windows and gaps of 20LMR and ROI 146 are those of `attcr evaluate --protocol gap-fill`.
 """
@@ -8,6 +8,7 @@ The windows and gaps of 20LMR and ROI 146 are those of `attcr evaluate --protoco
 import argparse
 import itertools
 import json
+import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ from attcr.dates.harmonise import METHODS, Seen
 from attcr.gaps import COVER, MOST_BLANK, WINDOW, _ndvi, _read, draw_gap
 from attcr.sensors import S2_L1C_BANDS
 
-from .planes import see
+from .planes import BANDS, see
 from .train import CONFIG
 
 TEN = (1, 2, 3, 4, 5, 6, 7, 8, 11, 12)
@@ -95,73 +96,118 @@ def cases_of_cloudsen12(root: Path, seed: int = 0) -> Iterator[Case]:
                 yield Case(other.name[:10], target, reference, valid & ~gap, valid & gap, ALL)
 
 
-def run(network: ATTCR, planes: Float32) -> Float32:
-    """Give what the network says of planes."""
-    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-        out: Float32 = network(torch.from_numpy(planes)[None])[0].float().numpy()
-    return out
+@dataclass(frozen=True)
+class Hidden:
+    """Clear ground of a case that was hidden for the self-check."""
+
+    here: NDArray[np.bool_]
+    base: Float32
+    """The whole reference, harmonised without it."""
+    usual: Float32
+    """(C, N): what the classical method makes of it."""
 
 
-def whole(method: str, seen: Seen, case: Case) -> Float32:
+@dataclass(frozen=True)
+class Ready:
+    """A case with all that needs no network."""
+
+    case: Case
+    base: Float32
+    """The reference, harmonised by regression."""
+    classical: Float32
+    """As restore fills it."""
+    hidden: tuple[Hidden, ...]
+
+    @classmethod
+    def of(cls, case: Case) -> "Ready":
+        """Fill a case classically, and hide clear cells of it in the shape of its gap."""
+        evidence = Evidence(Cells.over(*case.clear.shape), len(case.target))
+        evidence.add(0, case.reference, case.target, case.clear, case.gap)
+        tuned = tune(evidence)
+        valid = case.clear | case.gap
+        classical = meet_border(compose([tuned], [case.reference], [valid], valid, 0), case.target, case.clear)
+        size, (height, width) = evidence.cells.size, case.clear.shape
+        clear = evidence.sums[0] >= 0.5 * np.maximum(evidence.sums[0].max(), 1)
+        gap = evidence.gaps > 0.5 * size**2
+        parts = []
+        for down, across in SHIFTS:
+            cells = _moved(gap, clear, down, across)
+            if not cells.any() or not (clear & ~cells).any():
+                continue
+            here = np.kron(cells, np.ones((size, size), bool))[:height, :width] & case.clear
+            seen = Seen.of(evidence, cells)
+            base = _whole("regression", seen, case)
+            usual = base if tuned.checked.method == "regression" else _whole(tuned.checked.method, seen, case)
+            usual = meet_border(Filled(usual, valid.astype(np.int16)), case.target, case.clear & ~here)
+            parts.append(Hidden(here, base, usual[:, here]))
+        return cls(case, _whole("regression", Seen.of(evidence), case), classical, tuple(parts))
+
+
+def _whole(method: str, seen: Seen, case: Case) -> Float32:
     """Give the whole reference, harmonised."""
     rows, cols = (index.ravel() for index in np.indices(case.clear.shape))
     flat = case.reference.reshape(len(case.reference), -1)
     return np.clip(METHODS[method](seen)(flat, rows, cols), -0.2, 2).reshape(case.reference.shape).astype(np.float32)
 
 
-def score(network: ATTCR, case: Case) -> dict[str, float | str]:
-    """Fill a window classically, by the network, and by what the self-check chooses; give the errors."""
-    evidence = Evidence(Cells.over(*case.clear.shape), len(case.target))
-    evidence.add(0, case.reference, case.target, case.clear, case.gap)
-    tuned = tune(evidence)
-    valid = case.clear | case.gap
-    classical = meet_border(compose([tuned], [case.reference], [valid], valid, 0), case.target, case.clear)
-    base = whole("regression", Seen.of(evidence), case)
-    seen = see(case.target, base, case.reference, case.clear, case.gap, case.bands)
-    out = run(network, seen.planes)
-    better = seen.corrected(out, base, case.bands)
-    bordered = meet_border(Filled(better, valid.astype(np.int16)), case.target, case.clear)
-    weight, ratio, foretold = check(network, case, evidence, tuned.checked.method)
-    chosen = classical + weight * (better - classical) if weight else classical
-    inside = case.gap
-    expected = seen.expected(out, case.bands)[:, inside]
-    images = {"classical": classical, "network": better, "bordered": bordered, "chosen": chosen}
+def ready(cases: Iterator[Case], kept: Path) -> Iterator[Ready]:
+    """Give cases with what needs no network, which is slow and so kept in a folder from one run to the next."""
+    kept.mkdir(parents=True, exist_ok=True)
+    for number, case in enumerate(cases):
+        path = kept / f"{number:03d}.pickle"
+        if not path.exists():
+            path.write_bytes(pickle.dumps(Ready.of(case)))
+        yield pickle.loads(path.read_bytes())
+
+
+def run(network: ATTCR, planes: Float32, turns: int) -> Float32:
+    """Give what the network says of planes; the mean over so many quarter turns of the image."""
+    total = np.zeros((2 * BANDS, *planes.shape[1:]), np.float32)
+    for turn in range(turns):
+        turned = np.ascontiguousarray(np.rot90(planes, turn, (1, 2)))
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+            out = network(torch.from_numpy(turned)[None])[0].float().numpy()
+        total += np.rot90(out, -turn, (1, 2))
+    return total / turns
+
+
+def score(network: ATTCR, made: Ready, turns: int) -> dict[str, float | str]:
+    """Fill a window by the network, and by what the self-check chooses; give the errors beside the classical ones."""
+    case, inside = made.case, made.case.gap
+    seen = see(case.target, made.base, case.reference, case.clear, case.gap, case.bands)
+    out = run(network, seen.planes, turns)
+    better = seen.corrected(out, made.base, case.bands)
+    weight, ratio, foretold = check(network, made, turns)
+    images = {
+        "classical": made.classical,
+        "regression": made.base,
+        "network": better,
+        "bordered": meet_border(Filled(better, (case.clear | inside).astype(np.int16)), case.target, case.clear),
+        "chosen": made.classical + weight * (better - made.classical),
+    }
     truth = case.target[:, inside]
     found: dict[str, float | str] = {"name": case.name, "weight": weight, "checked": ratio, "foretold": foretold}
     found |= {name: float(np.abs(image[:, inside] - truth).mean()) for name, image in images.items()}
-    nir_red = (case.bands.index(8), case.bands.index(3)) if {8, 3} <= set(case.bands) else None
-    if nir_red:
+    if {8, 3} <= set(case.bands):
+        nir_red = (case.bands.index(8), case.bands.index(3))
         index = _ndvi(truth, nir_red)
-        found |= {
-            f"ndvi {name}": float(np.abs(_ndvi(i[:, inside], nir_red) - index).mean()) for name, i in images.items()
-        }
+        for name, image in images.items():
+            found[f"ndvi {name}"] = float(np.abs(_ndvi(image[:, inside], nir_red) - index).mean())
+    expected = seen.expected(out, case.bands)[:, inside]
     found["within"] = float((np.abs(better[:, inside] - truth) <= expected).mean())
     return found
 
 
-def check(network: ATTCR, case: Case, evidence: Evidence, method: str) -> tuple[float, float, float]:
-    """Hide clear cells, fill them both ways; give the network's best weight, what it gains, and the expected error."""
-    size = evidence.cells.size
-    clear = evidence.sums[0] >= 0.5 * np.maximum(evidence.sums[0].max(), 1)
-    gap = evidence.gaps > 0.5 * size**2
-    errors, count = np.zeros(len(WEIGHTS)), 0
-    for down, across in SHIFTS:
-        hidden = _moved(gap, clear, down, across)
-        if not hidden.any() or not (clear & ~hidden).any():
-            continue
-        height, width = case.clear.shape
-        here = np.kron(hidden, np.ones((size, size), bool))[:height, :width] & case.clear
-        seen = Seen.of(evidence, hidden)
-        left = case.clear & ~here
-        valid = (case.clear | case.gap).astype(np.int16)
-        base = whole("regression", seen, case)
-        usual = base if method == "regression" else whole(method, seen, case)
-        usual = meet_border(Filled(usual, valid), case.target, left)
-        looked = see(case.target, base, case.reference, left, case.gap | here, case.bands)
-        better = looked.corrected(run(network, looked.planes), base, case.bands)[:, here]
-        truth, was = case.target[:, here], usual[:, here]
+def check(network: ATTCR, made: Ready, turns: int) -> tuple[float, float, float]:
+    """Fill hidden ground; give the weight of the network that is best there, what it gains, and the expected error."""
+    case, errors, count = made.case, np.zeros(len(WEIGHTS)), 0
+    for part in made.hidden:
+        left, filled = case.clear & ~part.here, case.gap | part.here
+        seen = see(case.target, part.base, case.reference, left, filled, case.bands)
+        better = seen.corrected(run(network, seen.planes, turns), part.base, case.bands)[:, part.here]
+        truth, was = case.target[:, part.here], part.usual
         errors += [float(np.abs(was + weight * (better - was) - truth).mean(axis=0).sum()) for weight in WEIGHTS]
-        count += int(here.sum())
+        count += int(part.here.sum())
     if not count:
         return 0.0, 1.0, float("nan")
     best = int(errors.argmin())
@@ -197,7 +243,8 @@ def main() -> None:
     parser.add_argument("--lmr", type=Path)
     parser.add_argument("--roi", type=Path)
     parser.add_argument("--cloudsen12", type=Path)
-    parser.add_argument("--every", type=int, default=1, help="take every n-th window")
+    parser.add_argument("--kept", type=Path, required=True, help="folder for what needs no network")
+    parser.add_argument("--turns", type=int, default=1, help="quarter turns that are averaged")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     network = ATTCR(CONFIG)
@@ -209,12 +256,12 @@ def main() -> None:
         sets["20LMR"] = cases_of_series(args.lmr, [(one, two), (two, one)], TEN)
     if args.roi:
         pairs = list(itertools.pairwise(ROI_DATES))
-        sets["ROI 146"] = cases_of_series(args.roi, pairs + [pair[::-1] for pair in pairs], ALL)
+        sets["ROI146"] = cases_of_series(args.roi, pairs + [pair[::-1] for pair in pairs], ALL)
     if args.cloudsen12:
         sets["CloudSEN12"] = cases_of_cloudsen12(args.cloudsen12)
     report = {}
     for name, cases in sets.items():
-        found = [score(network, case) for case in itertools.islice(cases, 0, None, args.every)]
+        found = [score(network, made, args.turns) for made in ready(cases, args.kept / name)]
         report[name] = {"summary": summary(found), "windows": found}
         print(name, json.dumps(report[name]["summary"], indent=1), flush=True)
     if args.json:
