@@ -37,7 +37,10 @@ class Strength:
 
     @classmethod
     def drawn(cls, draw: np.random.Generator) -> "Strength":
-        """Draw how much: from nearly nothing to another season."""
+        """Draw how much: from nearly nothing to another season; at times little more than noise."""
+        if draw.random() < 0.25:
+            return cls(kind=_log(draw, 0.005, 0.06), field=_log(draw, 0.003, 0.04), turned=0.0,
+                fine=_log(draw, 0.02, 0.1), light=_log(draw, 0.01, 0.1))  # fmt: skip
         return cls(
             kind=_log(draw, 0.03, 0.4),
             field=_log(draw, 0.02, 0.3),

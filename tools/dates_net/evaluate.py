@@ -193,9 +193,17 @@ def score(network: ATTCR, made: Ready, turns: int) -> dict[str, float | str]:
         index = _ndvi(truth, nir_red)
         for name, image in images.items():
             found[f"ndvi {name}"] = float(np.abs(_ndvi(image[:, inside], nir_red) - index).mean())
+    for name in ("classical", "network"):
+        found[f"detail {name}"] = _detail(images[name], inside) / _detail(case.target, inside)
     expected = seen.expected(out, case.bands)[:, inside]
     found["within"] = float((np.abs(better[:, inside] - truth) <= expected).mean())
     return found
+
+
+def _detail(image: Float32, inside: NDArray[np.bool_]) -> float:
+    """Give the mean step between neighbours within a gap."""
+    both = inside[:, 1:] & inside[:, :-1]
+    return float(np.abs(np.diff(image, axis=2))[:, both].mean())
 
 
 def check(network: ATTCR, made: Ready, turns: int) -> tuple[float, float, float]:

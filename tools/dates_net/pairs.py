@@ -71,7 +71,7 @@ class Pairs:
         names = (rice2 / ("test_list.txt" if held else "train_list.txt")).read_text().split()
         self.rice = [name for name in names if (rice2 / "label" / f"{name}.webp").exists()]
         self.sources: dict[str, tuple[float, Callable[[], Pair | None]]] = {
-            "l1c": (0.2, self._l1c), "l2a": (0.05, self._l2a), "lkp": (0.25, self._lkp), "rice2": (0.05, self._rice2),
+            "l1c": (0.34, self._l1c), "l2a": (0.05, self._l2a), "lkp": (0.25, self._lkp), "rice2": (0.05, self._rice2),
         }  # fmt: skip
         if not held:
             self.sources |= {
@@ -96,7 +96,7 @@ class Pairs:
 
     def _turn(self, pair: Pair) -> Pair:
         target, reference = pair.target, pair.reference
-        if self.draw.random() < (0.2 if pair.source in SIMULATED else 0.5):
+        if self.draw.random() < (0.35 if pair.source in SIMULATED else 0.5):
             target, reference = reference, target
         turned = Pair(
             pair.source, np.ascontiguousarray(target), np.ascontiguousarray(reference), pair.valid, pair.bands
