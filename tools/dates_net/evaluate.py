@@ -168,7 +168,7 @@ def run(network: ATTCR, planes: Float32, turns: int) -> Float32:
         with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
             out = network(torch.from_numpy(turned)[None])[0].float().numpy()
         total += np.rot90(out, -turn, (1, 2))
-    return total / turns
+    return np.asarray(total / turns, np.float32)
 
 
 def score(network: ATTCR, made: Ready, turns: int) -> dict[str, float | str]:
