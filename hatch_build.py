@@ -1,11 +1,11 @@
 """Compile the operator's kernel into the wheel where a compiler is at hand; without one the wheel is for any platform.
 
-ATTCR_KERNEL=0 leaves it out. The library needs nothing but the C library, so one wheel serves every Python 3.
+ATTCR_KERNEL=0 leaves it out. The library needs nothing but the C library, so one wheel serves every Python 3. The
+wheel is for the machine that the compiler compiles for: CXX=aarch64-linux-gnu-g++ makes one for AArch64 anywhere.
 """
 
 import itertools
 import os
-import platform
 import shlex
 import subprocess
 import sys
@@ -47,10 +47,16 @@ def compile_kernel(folder: Path, target: Path, machine: str, compiler: list[str]
         target.write_bytes(Path(linked).read_bytes())
 
 
-def _run(command: list[str]) -> None:
+def machine_of(compiler: list[str]) -> str:
+    """The machine that a compiler compiles for, as x86_64 or aarch64."""
+    return _run([*compiler, "-dumpmachine"]).partition("-")[0].strip()
+
+
+def _run(command: list[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise OSError(f"{shlex.join(command)}\n{done.stderr[-2000:]}")
+    return done.stdout
 
 
 class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -58,13 +64,16 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and name the platform in the wheel; a failure leaves a wheel for any platform."""
-        folder, machine = Path(self.root), platform.machine()
+        folder, compiler = Path(self.root), shlex.split(os.environ.get("CXX") or "c++")
         library = folder / LIBRARY
         library.unlink(missing_ok=True)
-        if os.environ.get("ATTCR_KERNEL") == "0" or sys.platform != "linux" or machine not in SETS:
+        if os.environ.get("ATTCR_KERNEL") == "0" or sys.platform != "linux":
             return
         try:
-            compile_kernel(folder, library, machine, shlex.split(os.environ.get("CXX") or "c++"))
+            machine = machine_of(compiler)
+            if machine not in SETS:
+                return
+            compile_kernel(folder, library, machine, compiler)
         except OSError as error:
             self.app.display_warning(f"attcr is built without its compiled operator, and runs slower on CPUs: {error}")
             return

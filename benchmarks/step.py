@@ -8,25 +8,24 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 
-from attcr import ATTCR, ATTCRConfig, ops
+from attcr import ATTCR, ATTCRConfig, compiled
 from attcr.ops import using
 
 
 @contextmanager
 def without_compiled_depthwise() -> Iterator[None]:
     """Let depthwise convolutions have the backward that they have where nothing is compiled."""
-    before = ops.compiled_serves
-    ops.compiled_serves = lambda x, weight: False
+    before, compiled.DEPTHWISE = compiled.DEPTHWISE, False
     try:
         yield
     finally:
-        ops.compiled_serves = before
+        compiled.DEPTHWISE = before
 
 
 @contextmanager
@@ -35,7 +34,7 @@ def everything() -> Iterator[None]:
     yield
 
 
-WAYS: dict[str, Callable[[], object]] = {
+WAYS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "chunked": lambda: using("chunked"),
     "compiled attention": without_compiled_depthwise,
     "and depthwise gradients": everything,
@@ -60,7 +59,7 @@ def main() -> None:
     for number in range(args.rounds + 1):
         for name, way in WAYS.items():
             wall, cpu = time.perf_counter(), time.process_time()
-            with way(), torch.autocast("cpu", torch.bfloat16, enabled=args.dtype == "bfloat16"):  # type: ignore[attr-defined]
+            with way(), torch.autocast("cpu", torch.bfloat16, enabled=args.dtype == "bfloat16"):
                 loss = (network(cloudy).float() - clear).abs().mean()
                 loss.backward()
             optimiser.step()

@@ -18,6 +18,7 @@ from attcr.errors import ConfigError
 from attcr.networks import build_network
 from attcr.networks.attcr import ATTCRConfig
 from attcr.networks.restormer import RestormerConfig
+from attcr.ops import operator_name
 from small_networks import save_small
 
 QUICK = BenchOptions(networks=("tiny",), sizes=(16,), rounds=2, memory=False, threads=1)
@@ -30,6 +31,7 @@ def test_all_networks_run_in_turn_in_each_round(monkeypatch: pytest.MonkeyPatch)
         def __init__(self, name: str) -> None:
             self.name = name
             self.spec = bench._spec(ATTCRConfig())
+            self.identity = {"operator": "chunked"}
 
         def __call__(self, x: np.ndarray) -> np.ndarray:
             seen.append(f"{self.name} {x.shape[2]}")
@@ -42,6 +44,7 @@ def test_all_networks_run_in_turn_in_each_round(monkeypatch: pytest.MonkeyPatch)
     assert [(row.network, row.size) for row in report.rows] == [("tiny", 8), ("small", 8), ("tiny", 16), ("small", 16)]
     assert all(len(row.wall_ms) == len(row.cpu_ms) == len(row.without_product_ms) == 2 for row in report.rows)
     assert all(len(row.load) == 2 for row in report.rows)
+    assert {row.operator for row in report.rows} == {"chunked"}
 
 
 def row(**changed: object) -> Measured:
@@ -137,6 +140,7 @@ def test_a_report_as_table_json_and_picture(tmp_path: Path, monkeypatch: pytest.
     assert len(tiny["wall_ms"]) == len(tiny["cpu_ms"]) == len(tiny["load"]) == 1
     assert tiny["ratio"] > 0
     assert told["rows"][3]["ratio"] is None
+    assert [one["operator"] for one in told["rows"][2:]] == [operator_name("cpu", "float32"), ""]
     assert told["machine"]["waiting"] == "PASSIVE"
     assert told["machine"]["cores"] == os.cpu_count()
     assert "spagan torch float32" in plot.read_text() or "<svg" in plot.read_text()
@@ -150,6 +154,7 @@ def test_a_table_has_a_line_for_each_and_says_what_was_left_out() -> None:
     )
     lines = report.table().splitlines()
     assert [word in lines[0] for word in ("network", "M params", "Mpx/s", "ratio")] == [True] * 4
+    assert lines[1].split()[3] == "-"
     assert lines[1].split()[-7:] == ["12.0", "10.0", "9.0", "?", "2.00", "1.50", "1.667"]
     assert lines[2].split()[-4:] == ["7", "-", "1.50", "1.667"]
     assert lines[3] == "processor abacus, load 1.0 to 1.0"
@@ -166,6 +171,30 @@ def test_what_a_backend_cannot_run_is_left_out_and_said() -> None:
         run_bench(replace(QUICK, networks=("spagan",), backends=("onnxruntime",)))
     with pytest.raises(ConfigError, match="it has no triangular product"):
         open_contender(Contender("linear", "torch-naive", "float32"), QUICK)
+
+
+def test_another_operator_is_named() -> None:
+    whole, _ = open_contender(Contender("tiny", "torch-plain", "float32"), QUICK)
+    assert bench._operator(Contender("tiny", "torch-plain", "float32"), whole) == "plain"
+    assert bench._operator(Contender("linear", "torch", "float32"), whole) == ""
+
+
+def test_peak_memory_of_a_gpu_is_what_a_run_adds(monkeypatch: pytest.MonkeyPatch) -> None:
+    did: list[object] = []
+
+    class Fake:
+        spec = bench._spec(ATTCRConfig())
+
+        def __call__(self, x: np.ndarray) -> None:
+            did.append(x.shape)
+
+    monkeypatch.setattr(bench, "open_contender", lambda *_: (Fake(), None))
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: did.append(device) or 5 * 2**20)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda _: did.append("reset"))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda _: 12 * 2**20)
+    options = replace(QUICK, device="cuda:1", batch=2)
+    assert bench._peak_here(Contender("tiny", "torch", "float32"), 16, options) == 7
+    assert did == [(1, 3, 8, 8), "cuda:1", "reset", (2, 3, 16, 16)]
 
 
 def test_options_that_cannot_be_are_refused() -> None:

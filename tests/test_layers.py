@@ -36,7 +36,8 @@ LAYERS = [
     {"restore"},
     {"fleet"},
     {"serve"},
-    {"demo", "xarray"},
+    {"demo", "xarray", "swipe"},
+    {"notebook"},
     {"cli"},
     {"__main__"},
 ]

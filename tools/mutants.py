@@ -244,6 +244,44 @@ CHUNKED = of(
     ("after-is-before", "self._after = self._before.mT", "self._after = self._before"),
 )
 
+OPERATORS = of(
+    "ops/__init__.py",
+    (
+        "tests/ops/test_triton.py::test_gpus_run_triton_and_without_it_the_plain_operator",
+        "tests/ops/test_triton.py::test_more_than_the_plain_operator_has_memory_for_stays_chunked",
+        "tests/ops/test_triton.py::test_the_cpu_does_not_run_it",
+    ),
+    ("gpus-chunked", 'if q.device.type not in ("cuda", "mps"):', 'if q.device.type not in ("cuda",):'),
+    ("gpus-never-triton", 'if q.device.type == "cuda" and _triton_serves(q):', "if False:"),
+    ("triton-unasked", "return TRITON and _triton_takes(", "return _triton_takes("),
+    ("plain-without-end", "tokens <= MOST_PLAIN else", "tokens > 0 else"),
+    ("plain-one-less", "tokens <= MOST_PLAIN else", "tokens < MOST_PLAIN else"),
+    ("name-without-triton", 'if where.type == "cuda" and TRITON and', "if False and"),
+    ("name-of-mps", 'if where.type in ("cuda", "mps") else', 'if where.type == "cuda" else'),
+)
+
+TRITON = of(
+    "ops/triton.py",
+    (
+        "tests/ops/test_triton.py::test_chunks_are_of_32_tokens_on_sm_8x_and_in_float32",
+        "tests/ops/test_triton.py::test_products_keep_as_much_as_the_tokens_have",
+        "tests/ops/test_triton.py::test_gpus_before_sm_80_run_the_plain_operator",
+        "tests/ops/test_triton.py::test_gpus_run_triton_and_without_it_the_plain_operator",
+        "tests/ops/test_triton.py::test_segments_leave_about_as_many_programs_as_fill_a_gpu",
+    ),
+    ("chunk-of-float32", "small = dtype == torch.float32 or", "small ="),
+    ("chunk-of-sm-8x", 'or (self.maker == "cuda" and self.major == 8)', ""),
+    ("chunk-of-sm-90", "self.major == 8)", "self.major <= 9)"),
+    ("chunk-of-amd", '(self.maker == "cuda" and self.major == 8)', "self.major == 8"),
+    ("float32-by-tf32", 'return "tf32x3" if dtype == torch.float32 else "tf32"', 'return "tf32"'),
+    ("bfloat16-by-three", 'return "tf32x3" if dtype == torch.float32 else "tf32"', 'return "tf32x3"'),
+    ("tf32-on-amd", 'if self.maker == "hip":', "if False:"),
+    ("sm-75", 'self.maker == "hip" or self.major >= 8', 'self.maker == "hip" or self.major >= 7'),
+    ("float64", "torch.bfloat16, torch.float16)", "torch.bfloat16, torch.float16, torch.float64)"),
+    ("widest", "WIDEST = 64", "WIDEST = 128"),
+    ("longest", "SHORTEST, LONGEST = 64, 4096", "SHORTEST, LONGEST = 64, 8192"),
+)
+
 NETWORK = of(
     "networks/attcr.py",
     ("tests/networks/test_attcr.py",),
@@ -1205,7 +1243,7 @@ SERVE = [
 ]
 
 MUTANTS: tuple[Mutant, ...] = (
-    *SENSORS, *PRODUCTS, *SPEC, *NAIVE, *CHUNKED, *NETWORK, *WEIGHTS, *HUB, *TILES, *BLEND, *PROTOCOLS,
-    *TWO_DATES, *DATES, *LOOKS, *AUDIT, *WALK, *RESTORE, *FLEET, *USER, *QGIS, *SERVE,
+    *SENSORS, *PRODUCTS, *SPEC, *NAIVE, *CHUNKED, *OPERATORS, *TRITON, *NETWORK, *WEIGHTS, *HUB, *TILES, *BLEND,
+    *PROTOCOLS, *TWO_DATES, *DATES, *LOOKS, *AUDIT, *WALK, *RESTORE, *FLEET, *USER, *QGIS, *SERVE,
 )  # fmt: skip
 """All of them."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from attcr.networks.ablations import AblationConfig as AblationConfig
     from attcr.networks.attcr import ATTCR as ATTCR
     from attcr.networks.attcr import ATTCRConfig as ATTCRConfig
+    from attcr.notebook import show as show
     from attcr.predict import Predictor as Predictor
     from attcr.predict import open_predictor as open_predictor
     from attcr.restore import RestoreOptions as RestoreOptions
@@ -45,6 +46,7 @@ _PUBLIC = {
     "restore_scene": "attcr.restore",
     "run_fleet": "attcr.fleet.run",
     "save_model": "attcr.weights",
+    "show": "attcr.notebook",
     "trace_gates": "attcr.gates",
     "which_weights": "attcr.restore",
 }
@@ -68,6 +70,7 @@ __all__ = [
     "restore_scene",
     "run_fleet",
     "save_model",
+    "show",
     "trace_gates",
     "which_weights",
 ]

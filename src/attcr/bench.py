@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import cache
+from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, get_args
@@ -31,7 +32,7 @@ from attcr.networks import build_network, make_config, name_of
 from attcr.networks.ablations import Kind, Replacement
 from attcr.networks.attcr import ATTCRConfig, Attention
 from attcr.networks.restormer import ChannelAttention
-from attcr.ops import triangular_attention, using
+from attcr.ops import TRITON, triangular_attention, using
 from attcr.predict import Float32, Predictor
 from attcr.predict.torch import TorchPredictor
 from attcr.spec import TRUE_COLOUR, InputSpec, band_slots
@@ -44,7 +45,7 @@ BACKENDS = ("torch", "torch-chunked", "torch-plain", "torch-naive", "onnxruntime
 """What may compute; those named torch-... are other implementations of the triangular product."""
 DTYPES = ("float32", "bfloat16", "float16")
 HEADINGS = (
-    *("network", "backend", "dtype", "batch x size", "M params", "G mul-adds"),
+    *("network", "backend", "dtype", "operator", "batch x size", "M params", "G mul-adds"),
     *("ms", "best", "cpu ms", "MiB", "ratio", "cpu ratio", "Mpx/s"),
 )
 
@@ -118,6 +119,8 @@ class Measured:
     """Memory at the peak, above what there was before the run; None where it was not measured."""
     load: tuple[float, ...]
     """Processes that wanted to run, the last minute's mean, at each round."""
+    operator: str = ""
+    """The implementation of the triangular product that torch ran; empty where there is none."""
 
     @property
     def median_ms(self) -> float:
@@ -142,7 +145,7 @@ class Measured:
     def cells(self) -> tuple[str, ...]:
         """Give it as a line of a table, under HEADINGS."""
         return (
-            *(self.network, self.backend, self.dtype, f"{self.batch} x {self.size}"),
+            *(self.network, self.backend, self.dtype, self.operator or "-", f"{self.batch} x {self.size}"),
             f"{self.parameters / 1e6:.2f}",
             f"{self.multiply_adds / 1e9:.2f}",
             f"{self.median_ms:.1f}",
@@ -266,11 +269,21 @@ def _race(
             tuple(cpus[without]) if without else (),
             peak_memory(contender, size, options) if options.memory else None,
             tuple(loads),
+            _operator(contender, whole),
         )
 
 
+def _operator(contender: Contender, predictor: Predictor) -> str:
+    """Name the implementation of the triangular product, where there is one."""
+    triangular = getattr(_config(contender.network), "attention", None) == "triangular"
+    return str(predictor.identity.get("operator", "")) if triangular else ""
+
+
 def _timed(predictor: Predictor, size: int, batch: int) -> tuple[float, float]:
-    """Give the milliseconds of one run: by the clock, and of all processors together."""
+    """Give the milliseconds of one run: by the clock, and of all processors together.
+
+    A predictor gives an array in the CPU's memory, so a GPU has finished when it returns, and had before it began.
+    """
     x = _image(predictor.spec, size, batch)
     wall, cpu = time.perf_counter(), time.process_time()
     predictor(x)
@@ -368,7 +381,7 @@ class _By:
 
     def __init__(self, inner: Predictor, impl: str) -> None:
         self.inner, self.impl = inner, impl
-        self.spec, self.identity = inner.spec, inner.identity
+        self.spec, self.identity = inner.spec, {**inner.identity, "operator": impl}
 
     def __call__(self, x: Float32) -> Float32:
         with using(self.impl):  # type: ignore[arg-type]
@@ -408,8 +421,11 @@ def peak_memory(contender: Contender, size: int, options: BenchOptions) -> float
 def _peak_here(contender: Contender, size: int, options: BenchOptions) -> float | None:
     whole, _ = open_contender(contender, options)
     if options.device.startswith("cuda"):
+        whole(_image(whole.spec, 8, 1))
+        before = torch.cuda.memory_allocated(options.device)
+        torch.cuda.reset_peak_memory_stats(options.device)
         whole(_image(whole.spec, size, options.batch))
-        return torch.cuda.max_memory_allocated() / 2**20
+        return (torch.cuda.max_memory_allocated(options.device) - before) / 2**20
     anew, status = Path("/proc/self/clear_refs"), Path("/proc/self/status")
     if not anew.exists():
         return None
@@ -432,10 +448,12 @@ def machine(options: BenchOptions) -> dict[str, Any]:
     if info.exists():
         models = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]
         name = models[0] if models else name
-    if options.device.startswith("cuda"):
+    on_gpu = options.device.startswith("cuda")
+    if on_gpu:
         name = torch.cuda.get_device_name(options.device)
     return {
         "processor": name,
+        **({"triton": version("triton") if TRITON else "none"} if on_gpu else {}),
         "cores": os.cpu_count(),
         "threads": options.threads or torch.get_num_threads(),
         "waiting": os.environ.get("OMP_WAIT_POLICY", "as OpenMP likes"),

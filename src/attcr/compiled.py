@@ -90,3 +90,5 @@ def _load() -> ctypes.CDLL | None:
 _library = _load()
 LANES: int = _library.attcr_lanes() if _library else 0
 """The floats in a vector of the code that runs here: 16 (AVX-512), 8 (AVX2), 4 (NEON), or 0 where there is none."""
+DEPTHWISE: bool = hasattr(_library, "attcr_depthwise")
+"""Whether it has gradients of depthwise convolutions: libraries that were compiled before have not."""

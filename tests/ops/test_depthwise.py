@@ -8,7 +8,7 @@ from attcr import compiled
 from attcr.ops import depthwise_conv, using
 from attcr.ops.depthwise import compiled_serves, run_compiled
 
-needs_kernel = pytest.mark.skipif(not compiled.LANES, reason="attcr was installed without its compiled operator")
+needs_kernel = pytest.mark.skipif(not compiled.DEPTHWISE, reason="attcr was installed without its compiled operators")
 WIDTHS = [width for width in (4, 8, 16) if width <= compiled.LANES and (width == 4) == (compiled.LANES == 4)]
 
 

@@ -225,6 +225,59 @@ def test_the_wheel_brings_it_and_names_the_platform(tmp_path: Path) -> None:
     assert b"libstdc++" not in library
 
 
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with a program that runs the library of a wheel for AArch64."""
+    cross, folder = "aarch64-linux-gnu-g++", tmp_path_factory.mktemp("aarch64")
+    if shutil.which(cross) is None or shutil.which("qemu-aarch64") is None:
+        pytest.skip("no cross-compiler or emulator: apt-get install g++-aarch64-linux-gnu qemu-user")
+    root, copy = Path(__file__).parents[2], folder / "copy"
+    shutil.copytree(root, copy, ignore=shutil.ignore_patterns(".git", "*.so", "__pycache__", ".mypy_cache", "tests"))
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=copy, check=True, capture_output=True, env={**os.environ, "CXX": cross})
+    with zipfile.ZipFile(next(folder.glob("attcr-*-py3-none-manylinux_2_17_aarch64.whl"))) as wheel:
+        library = wheel.read("attcr/ops/_kernel.so")
+    asked = {tuple(map(int, found.split(b"."))) for found in re.findall(rb"GLIBC_([0-9.]+)", library)}
+    assert max(asked) <= (2, 17)
+    (folder / "_kernel.so").write_bytes(library)
+    source = Path(__file__).with_name("run_kernel.cpp")
+    link = ["-O1", "_kernel.so", "-Wl,-rpath,$ORIGIN", "-o", "run"]
+    subprocess.run([cross, str(source), *link], cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [
+        ((1, 2, 1, 8), torch.float32),
+        ((2, 4, 63, 12), torch.float32),
+        ((1, 2, 1000, 48), torch.float32),
+        ((1, 2, 4500, 24), torch.float32),
+        ((1, 4, 33, 16), torch.bfloat16),
+        ((1, 2, 200, 32), torch.bfloat16),
+    ],
+    ids=str,
+)
+def test_the_code_for_aarch64_is_the_definition(shape: tuple[int, ...], dtype: torch.dtype, emulated: Path) -> None:
+    """More tokens than 4,096 are cut into segments by three threads."""
+    qkv = make_qkv(*shape, dtype=dtype)
+    grad = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(dtype)
+    sizes = torch.tensor([*shape, dtype == torch.bfloat16, 3, 4], dtype=torch.int64)
+    numbers = torch.stack([*(x.detach() for x in qkv), grad]).contiguous()
+    content = bytes(sizes.view(torch.uint8)) + bytes(numbers.view(torch.uint8).flatten())
+    (emulated / "in").write_bytes(content)
+    command = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", "./run", "in", "out"]
+    subprocess.run(command, cwd=emulated, check=True)
+    came = torch.frombuffer(bytearray((emulated / "out").read_bytes()), dtype=dtype).view(4, *shape)
+    double = [x.detach().double().requires_grad_() for x in qkv]
+    expected, expected_grads = run_with_gradients("naive" if shape[2] <= 1000 else "chunked", double, grad.double())
+    scale = max(float(g.abs().max()) for g in expected_grads)
+    tolerance = 2e-6 if dtype == torch.float32 else TOLERANCE[dtype]
+    assert relative_error(came[0], expected) < tolerance
+    for got, right in zip(came[1:], expected_grads, strict=True):
+        assert relative_error(got, right, scale) < tolerance
+
+
 @needs_compiler
 def test_without_a_compiler_the_wheel_is_for_any_platform(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]

@@ -77,7 +77,7 @@ def told(desk: Path) -> dict[str, Any]:
     asked_file = desk / "asked.json"
     asked_file.write_text(json.dumps({**asked, "folder": desk / "out", "cases": CASES}, default=str))
     session = [PYTHON, str(Path(__file__).with_name("qgis_session.py")), str(asked_file)]
-    done = subprocess.run(session, env=_environment(desk / "home"), capture_output=True, text=True, timeout=900)
+    done = subprocess.run(session, env=_environment(desk / "home"), capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stderr[-3000:]
     answer: dict[str, Any] = json.loads(done.stdout.partition("told:\n")[2])
     return answer
@@ -90,7 +90,7 @@ def by_hand(desk: Path) -> dict[str, bytes]:
     folder.mkdir()
     options = ["--sensor", "s2-l2a", "--mask", f"scl={desk / 'scl.tif'}"]
     command = [desk / "attcr", "restore", desk / "scene.tif", folder / "clear.tif", *options]
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr
     return files(folder)
 
@@ -202,7 +202,7 @@ def test_qgis_process_runs_the_algorithm(told: dict[str, Any], by_hand: dict[str
     options = [f"INPUT={desk / 'scene.tif'}", "SENSOR=s2-l2a", "MASK=scl", f"MASK_LAYER={desk / 'scl.tif'}"]
     command = [PROCESS, "run", "attcr:removeclouds", "--", *options, f"OUTPUT={target}"]
     home.chmod(0o700)
-    done = subprocess.run(command, env=_environment(home), capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, env=_environment(home), capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stdout + done.stderr
     assert target.read_bytes() == by_hand["clear.tif"]
 

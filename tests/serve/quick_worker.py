@@ -25,17 +25,22 @@ def give_back(root: Path, name: str, source: Path) -> None:
     """Publish a scene as it came, all of it original, its item last."""
     folder = root / "scenes" / name / KEY[:16]
     folder.mkdir(parents=True, exist_ok=True)
-    with rasterio.open(source) as scene:
-        profile, values = scene.profile, scene.read()
-    profile["driver"] = "GTiff"
-    with rasterio.open(folder / f"{name}.tif", "w", **profile) as file:
-        file.write(values)
+    files = sorted(source.parent.rglob("*.tif"), key=lambda path: path.name) if source.suffix == ".json" else [source]
+    planes = []
+    for file in files:
+        with rasterio.open(file) as scene:
+            profile = scene.profile
+            planes.append(scene.read())
+    values = np.concatenate(planes)
+    profile |= {"driver": "GTiff", "count": len(values)}
+    with rasterio.open(folder / f"{name}.tif", "w", **profile) as raster:
+        raster.write(values)
     with rasterio.open(
         folder / f"{name}_quality.tif", "w", **{**profile, "count": 1, "dtype": "uint8", "nodata": 0}
     ) as file:
         file.write(np.ones((1, *values.shape[1:]), np.uint8))
     (folder / f"{name}_preview.png").write_bytes(b"\x89PNG\r\n\x1a\n")
-    files = {"restored": f"{name}.tif", "quality": f"{name}_quality.tif", "preview": f"{name}_preview.png"}
+    made = {"restored": f"{name}.tif", "quality": f"{name}_quality.tif", "preview": f"{name}_preview.png"}
     item = {
         "type": "Feature",
         "id": name,
@@ -45,7 +50,7 @@ def give_back(root: Path, name: str, source: Path) -> None:
             "attcr:pixels": dict.fromkeys(QUALITY_NAMES, 0),
         },
         "links": [{"rel": "derived_from", "href": str(source)}],
-        "assets": {key: {"href": f"../scenes/{name}/{KEY[:16]}/{file}"} for key, file in files.items()},
+        "assets": {key: {"href": f"../scenes/{name}/{KEY[:16]}/{file}"} for key, file in made.items()},
     }
     partial = root / f".{name}"
     partial.write_text(json.dumps(item))
@@ -55,8 +60,6 @@ def give_back(root: Path, name: str, source: Path) -> None:
 def run(root: Path, name: str) -> Outcome:
     work = work_of(name, root / INPUTS / name)
     source = Path(work.hrefs[0])
-    if source.name == "item.json":
-        source = min(source.parent.rglob("*.tif"))
     write_progress(root, name, {"stage": "restore", "done": 1, "total": 4})
     if "die" in source.name:
         os._exit(9)

@@ -3,14 +3,16 @@
 | name | what |
 |---|---|
 | naive | the definition: quadratic, masked, obvious |
-| plain | chunk by chunk in ordinary tensor operations: the explanation, and what is exported |
+| plain | chunk by chunk in ordinary tensor operations: the explanation, what is exported, and for GPUs without Triton |
 | chunked | linear time, its own backward, memory reused: the default where there is no kernel |
 | kernel | compiled code of the wheel: the default on CPUs with AVX2 or AVX-512; ATTCR_KERNEL=0 turns it off |
+| triton | a few launches whatever the number of tokens: the default on GPUs of NVIDIA and AMD |
 """
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from importlib.util import find_spec
 from typing import Literal, get_args
 
 import torch
@@ -25,6 +27,7 @@ from attcr.ops.naive import naive_triangular_attention
 from attcr.ops.plain import plain_triangular_attention
 
 __all__ = [
+    "TRITON",
     "Choice",
     "Implementation",
     "chosen",
@@ -36,14 +39,27 @@ __all__ = [
     "using",
 ]
 
-Implementation = Literal["naive", "plain", "chunked", "kernel"]
-Choice = Literal["auto", "naive", "plain", "chunked", "kernel"]
+Implementation = Literal["naive", "plain", "chunked", "kernel", "triton"]
+Choice = Literal["auto", "naive", "plain", "chunked", "kernel", "triton"]
+
+TRITON = find_spec("triton") is not None
+"""Whether Triton is installed; it is imported for the first tokens on a GPU."""
+MOST_PLAIN = 2**20
+"""Tokens of all heads that the plain operator may take unasked: it needs about 4 KiB for each."""
+
+
+def _run_triton(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    from attcr.ops.triton import triton_triangular_attention
+
+    return triton_triangular_attention(q, k, v)
+
 
 _IMPLEMENTATIONS = {
     "naive": naive_triangular_attention,
     "plain": plain_triangular_attention,
     "chunked": chunked_triangular_attention,
     "kernel": kernel.kernel_triangular_attention,
+    "triton": _run_triton,
 }
 _region: ContextVar[Choice] = ContextVar("attcr_operator", default="auto")
 
@@ -62,7 +78,7 @@ def triangular_attention(q: Tensor, k: Tensor, v: Tensor, *, impl: Choice = "aut
 
     q, k, v are (B, heads, N, d) before the feature map, all of one shape and dtype; heads is even. The first half
     of the heads sees what comes before (lower triangle), the second half what comes after (upper triangle). The
-    output has the shape and dtype of v; by chunked and kernel it lies in memory as (B, N, heads, d).
+    output has the shape and dtype of v; by chunked, kernel and triton it lies in memory as (B, N, heads, d).
 
     `impl` names an implementation; "auto" leaves it to `using`, and without that to what is fastest here.
     """
@@ -85,7 +101,7 @@ def chosen(q: Tensor, *, impl: Choice = "auto") -> Implementation:
     _check(impl)
     name = _region_now() if impl == "auto" else impl
     if name == "auto":
-        return "kernel" if kernel.serves(q) else "chunked"
+        return _fastest(q)
     if name == "kernel" and not kernel.serves(q):
         if not kernel.LANES:
             raise ConfigError(
@@ -95,14 +111,45 @@ def chosen(q: Tensor, *, impl: Choice = "auto") -> Implementation:
             f"impl='kernel' came with tokens of {q.shape[3]} numbers, {q.dtype} on {q.device.type}; it takes "
             f"{', '.join(map(str, kernel.SIZES))} numbers, float32 or bfloat16 on the CPU. Use 'auto' or 'chunked'"
         )
+    if name == "triton" and not _triton_serves(q):
+        if not TRITON:
+            raise ConfigError("impl='triton' came, and Triton is not installed: pip install triton, or use 'auto'")
+        raise ConfigError(
+            f"impl='triton' came with tokens of {q.shape[3]} numbers, {q.dtype} on {q.device.type}; it takes up to 64 "
+            "numbers, float32, bfloat16 or float16 on GPUs of AMD and, from sm_80 on, NVIDIA. Use 'auto' or 'plain'"
+        )
     return name
+
+
+def _fastest(q: Tensor) -> Implementation:
+    """What is chosen where nothing is named."""
+    if q.device.type not in ("cuda", "mps"):
+        return "kernel" if kernel.serves(q) else "chunked"
+    if q.device.type == "cuda" and _triton_serves(q):
+        return "triton"
+    batch, heads, tokens, _ = q.shape
+    free = not isinstance(tokens, int)  # in a graph for any number of them, where none can be compared
+    return "plain" if free or batch * heads * tokens <= MOST_PLAIN else "chunked"
+
+
+def _triton_serves(q: Tensor) -> bool:
+    return TRITON and _triton_takes(q.device, q.dtype, q.shape[3])
+
+
+def _triton_takes(device: torch.device, dtype: torch.dtype, dim: int) -> bool:
+    from attcr.ops import triton
+
+    return triton.serves(device, dtype, dim)
+
+
+_triton_takes._dynamo_marked_constant = True  # type: ignore[attr-defined]  # it asks the driver
 
 
 def operator_name(device: str, dtype: str) -> Implementation:
     """The implementation for a device ("cpu", "cuda:0") and dtype ("float32", "bfloat16"), to be kept with a result.
 
     "kernel" means the compiled operator for all heads that it serves and "chunked" for the others, which is settled
-    by the network.
+    by the network; so does "triton", with "plain" for the others.
     """
     kind = getattr(torch, dtype, None)
     if not isinstance(kind, torch.dtype):
@@ -110,8 +157,12 @@ def operator_name(device: str, dtype: str) -> Implementation:
     name = _region_now()
     if name != "auto":
         return name
-    served = torch.device(device).type == "cpu" and kind in kernel.DTYPES
-    return "kernel" if kernel.LANES and served else "chunked"
+    where = torch.device(device)
+    if where.type == "cpu":
+        return "kernel" if kernel.LANES and kind in kernel.DTYPES else "chunked"
+    if where.type == "cuda" and TRITON and _triton_takes(where, kind, 1):
+        return "triton"
+    return "plain" if where.type in ("cuda", "mps") else "chunked"
 
 
 @contextmanager

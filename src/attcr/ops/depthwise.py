@@ -65,7 +65,7 @@ class _Depthwise(torch.autograd.Function):
 
 def compiled_serves(x: Tensor, weight: Tensor) -> bool:
     """Whether the compiled gradients can take an image and a kernel like these."""
-    there = 0 < compiled.LANES <= x.shape[1] and weight.shape[-1] in compiled.KERNELS
+    there = compiled.DEPTHWISE and x.shape[1] >= compiled.LANES and weight.shape[-1] in compiled.KERNELS
     return there and x.device.type == "cpu" and x.dtype in DTYPES and weight.dtype == x.dtype
 
 

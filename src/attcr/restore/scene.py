@@ -17,6 +17,7 @@ import numpy as np
 from attcr.addresses import redact
 from attcr.errors import AllCloudError, AttcrWarning, SceneError
 from attcr.predict import Predictor
+from attcr.restore.display import html_of
 from attcr.restore.options import RestoreOptions
 from attcr.restore.outputs import Outputs
 from attcr.restore.prepare import Prepared, Source, check_target, prepare
@@ -69,6 +70,9 @@ class RestoreResult:
     references: list[dict[str, Any]]
     """What of the scene is from each reference, and how."""
     seconds: float
+
+    def _repr_html_(self) -> str:
+        return html_of(self.target, self.preview, [self.pixels.get(name, 0) for name in QUALITY_NAMES])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""How the network that corrects harmonised references was trained and measured."""

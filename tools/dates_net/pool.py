@@ -1,0 +1,106 @@
+"""Make samples: pairs of dates with a gap, the reference harmonised, as files that the training reads.
+
+python -m tools.dates_net.pool --data FOLDER --rice2 FOLDER --out FOLDER --count 3000 --seed 1
+"""
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attcr.dates.cells import Cells, Float32
+from attcr.dates.evidence import Evidence
+from attcr.dates.harmonise import Seen, regression
+from attcr.gaps import COVER, draw_gap
+
+from .pairs import Pair, Pairs
+
+FEWEST = 500
+"""Clear pixels, and pixels to fill, of a sample."""
+UNSURE = ("rice2", "hls")
+"""Sources whose pairs may be of two places, or of cloud. Of others even ground that only noise tells apart counts:
+the network must learn to leave it."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A pair of dates with a gap in the target."""
+
+    target: Float32
+    harmonised: Float32
+    reference: Float32
+    clear: NDArray[np.bool_]
+    """Where both dates are seen."""
+    gap: NDArray[np.bool_]
+    """Where only the reference is."""
+    bands: tuple[int, ...]
+
+    def is_enough(self) -> bool:
+        """Say whether there is enough to learn from."""
+        return bool(min(self.clear.sum(), self.gap.sum()) >= FEWEST)
+
+    def is_one_place(self) -> bool:
+        """Say whether the reference tells something of the target."""
+        target, fitted = self.target[:, self.clear], self.harmonised[:, self.clear]
+        spread = np.abs(target - target.mean(axis=1, keepdims=True)).mean()
+        return bool(np.abs(target - fitted).mean() < 0.6 * spread)
+
+    def save(self, path: Path) -> None:
+        """Write it: reflectance x 10000."""
+        values = np.stack([self.target, self.harmonised, self.reference])
+        numbers = np.clip(np.rint(values * 1e4), -32768, 32767).astype(np.int16)
+        partial = path.with_suffix(".partial.npz")
+        np.savez(partial, values=numbers, masks=np.stack([self.clear, self.gap]), bands=np.array(self.bands))
+        partial.rename(path)
+
+    @classmethod
+    def load(cls, path: Path) -> "Sample":
+        """Read it."""
+        stored = np.load(path)
+        target, harmonised, reference = stored["values"].astype(np.float32) / 1e4
+        clear, gap = stored["masks"]
+        return cls(target, harmonised, reference, clear, gap, tuple(stored["bands"].tolist()))
+
+
+def harmonised(target: Float32, reference: Float32, clear: NDArray[np.bool_], gap: NDArray[np.bool_]) -> Float32:
+    """Give the whole reference in the target's tones, by local regression on what is clear in both."""
+    evidence = Evidence(Cells.over(*clear.shape), len(target))
+    evidence.add(0, reference, target, clear, gap)
+    rows, cols = (index.ravel() for index in np.indices(clear.shape))
+    fitted = regression(Seen.of(evidence))(reference.reshape(len(reference), -1), rows, cols)
+    return np.clip(fitted, -0.2, 2).reshape(reference.shape).astype(np.float32)
+
+
+def sample(pair: Pair, draw: np.random.Generator) -> Sample:
+    """Draw a gap into a pair, and harmonise its reference."""
+    hidden = draw_gap(pair.valid.shape, draw.uniform(*COVER), draw)
+    clear, gap = pair.valid & ~hidden, pair.valid & hidden
+    fitted = harmonised(pair.target, pair.reference, clear, gap)
+    return Sample(pair.target, fitted, pair.reference, clear, gap, pair.bands)
+
+
+def main() -> None:
+    """Write samples until there are enough."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder of the files that README.md names")
+    parser.add_argument("--rice2", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--count", type=int, required=True)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--held", action="store_true", help="of the places that are not trained on")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    draw = np.random.default_rng(args.seed)
+    pairs = Pairs(args.data, args.rice2, draw, held=args.held)
+    print(pairs, flush=True)
+    for number in range(args.count):
+        pair = pairs.next()
+        made = sample(pair, draw)
+        if made.is_enough() and (pair.source not in UNSURE or made.is_one_place()):
+            made.save(args.out / f"{pair.source}-{args.seed}-{number:05d}.npz")
+
+
+if __name__ == "__main__":
+    main()
