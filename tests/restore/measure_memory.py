@@ -9,6 +9,7 @@ import numpy as np
 import rasterio
 from rasterio.windows import Window
 
+import attcr.scenes.dataset as dataset
 from attcr.restore import RestoreOptions, restore_scene
 from attcr.spec import SEN12MSCR_OPTICAL
 from fake_scenes import UTM, Counting, peak_bytes
@@ -28,6 +29,7 @@ def make_large(path: Path, height: int, width: int, bands: int) -> None:
 
 
 def main() -> None:
+    dataset.CACHE = 1 << 20  # GDAL's cache has a bound of its own, and would fill while the scene is read
     height, width, bands = map(int, sys.argv[1:4])
     folder = Path(sys.argv[4])
     make_large(folder / "in.tif", height, width, bands)

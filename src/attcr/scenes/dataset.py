@@ -29,13 +29,14 @@ BIGGEST_SCENE = 1 << 34  # pixels: 140 Sentinel-2 tiles at 10 m
 BIGGEST_BLOCK = 1 << 30  # bytes GDAL must hold at once to give us one row
 BOMB_RATIO = 500  # deflate reaches 1032 on zeros; a scene comes nowhere near
 BOMB_BYTES = 1 << 30
+CACHE = 320 << 20  # bytes of GDAL's own cache: a row of JPEG 2000 blocks of 13 bands of a Sentinel-2 tile
 
 
 @contextmanager
 def gdal() -> Iterator[None]:
     """Set GDAL up for scenes: bounded cache, damaged JPEGs are errors, masks inside the file."""
     settings = {
-        "GDAL_CACHEMAX": 256,
+        "GDAL_CACHEMAX": CACHE,
         "GDAL_ERROR_ON_LIBJPEG_WARNING": True,
         "GDAL_PNG_WHOLE_IMAGE_OPTIM": "NO",  # it gives whatever is in memory for the lost half of a truncated file
         "GDAL_TIFF_INTERNAL_MASK": True,

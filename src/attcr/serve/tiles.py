@@ -11,8 +11,8 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -47,15 +47,6 @@ PIXEL = 10.0
 SEEN = 512
 """Pixels along the side of what the stretch is found from."""
 DEEPEST = 24
-CACHE = 128 << 20
-"""Bytes of GDAL's cache: a tile is read row by row, and a block that is not kept is decoded anew for each."""
-
-
-@contextmanager
-def cached() -> Iterator[None]:
-    """Set GDAL up for scenes, with a cache that holds the blocks of a tile."""
-    with gdal(), rasterio.Env(GDAL_CACHEMAX=CACHE):
-        yield
 
 
 @dataclass(frozen=True)
@@ -77,7 +68,7 @@ class View:
 @lru_cache(64)
 def view_of(source: tuple[str, ...]) -> View:
     """Look at a scene, as it came."""
-    with cached(), open_scene(list(source), vrt="never") as scene:
+    with gdal(), open_scene(list(source), vrt="never") as scene:
         try:
             product = sensor_of(scene, None)
         except AttcrError:  # it may be named by an option of the job's
@@ -157,7 +148,7 @@ def _stretch(view: View, result: str, opened: Opened) -> tuple[float, float]:
 def stretch_of(source: tuple[str, ...], result: str) -> tuple[float, float]:
     """Give the numbers that are shown as black and white."""
     with ExitStack() as stack:
-        stack.enter_context(cached())
+        stack.enter_context(gdal())
         return _stretch(view_of(source), result, Opened(stack))
 
 
@@ -176,7 +167,7 @@ def picture_tile(source: tuple[str, ...], result: str, shown: str, at: tuple[int
     view = view_of(source)
     low, high = stretch_of(source, result)
     with ExitStack() as stack:
-        stack.enter_context(cached())
+        stack.enter_context(gdal())
         opened = Opened(stack)
         places = _places(view, result if shown == "result" else "")
         planes, masks = [], []
@@ -194,7 +185,7 @@ def picture_tile(source: tuple[str, ...], result: str, shown: str, at: tuple[int
 def quality_tile(path: str, at: tuple[int, int, int], size: int) -> bytes:
     """Give a tile of the classes in their colours, as PNG."""
     with ExitStack() as stack:
-        stack.enter_context(cached())
+        stack.enter_context(gdal())
         one = _read_tile(path, [1], at, size, Opened(stack), "nearest")
         colours: Any = {value: QUALITY_COLOURS.get(value, (0, 0, 0, 0)) for value in range(256)}
         content, _ = render_image(one, colormap=colours, output_format=ImageType.png)
@@ -212,7 +203,7 @@ def info(source: tuple[str, ...], result: str) -> dict[str, Any]:
     """Give where a scene is, and what its bands are."""
     view = view_of(source)
     with ExitStack() as stack:
-        stack.enter_context(cached())
+        stack.enter_context(gdal())
         opened = Opened(stack)
         finest = max({path for path, _ in view.places}, key=lambda path: opened[path].width)
         with Reader(finest, dataset=opened[finest]) as reader:
@@ -260,7 +251,7 @@ def point(source: tuple[str, ...], files: dict[str, str], lon: float, lat: float
     """Give the numbers at a place before and after, its class and date; None where it is outside."""
     view = view_of(source)
     with ExitStack() as stack:
-        stack.enter_context(cached())
+        stack.enter_context(gdal())
         opened = Opened(stack)
         before, where = [], None
         for path, index in view.places:
