@@ -154,7 +154,7 @@ def _air(pixels: Float32, nanometres: NDArray[np.float64], deviation: float, dra
     """Change tone and haze, evenly and in wide forms."""
     shape = pixels.shape[1:]
     wide = ndimage.gaussian_filter(draw.normal(size=shape), _log(draw, 20, 80), mode="wrap")
-    wide = wide / max(wide.std(), 1e-9)
+    wide = (wide - wide.mean()) / max(wide.std(), 1e-9)  # in a small image nearly all of it is the mean
     gain = np.exp(draw.normal(0, deviation) + draw.normal(0, deviation / 4) * wide)
     tilt = np.exp(draw.normal(0, deviation / 3, len(nanometres)))[:, None, None]
     haze = _log(draw, 0.001, 0.06) * np.exp(0.5 * draw.random() * wide) * draw.choice([-0.3, 0, 1])
