@@ -4,7 +4,6 @@ python mutated.py FOLDER FIRST LAST    one line of JSON a seed on stdout
 """
 
 import json
-import logging
 import random
 import resource
 import shutil
@@ -22,6 +21,7 @@ import rasterio
 from rasterio.control import GroundControlPoint
 from rasterio.crs import CRS
 
+from attcr.cli.voice import quiet_rasterio
 from attcr.errors import AttcrError
 from attcr.restore import RestoreOptions, restore_scene
 from attcr.scenes.dataset import gdal
@@ -162,7 +162,7 @@ def main() -> None:
     folder, first, last = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     warnings.simplefilter("ignore")
-    logging.getLogger("rasterio").setLevel(logging.CRITICAL)
+    quiet_rasterio()
     whole = make_whole(folder / "whole")
     for seed in range(first, last):
         signal.alarm(SECONDS)  # its default action ends the process, whatever it is in

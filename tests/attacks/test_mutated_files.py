@@ -10,7 +10,7 @@ from counts import Record, seeds_of
 
 from fake_fleets import environment
 
-LIBGEOTIFF = re.compile(r"Error: Key \d+ of unknown type\.$")
+LIBGEOTIFF = re.compile(r"(Error|Warning): Key \S+ of (unknown type\.$|type ASCII has offset=|TIFFTagLocation=)")
 """What the library below GDAL prints by itself."""
 SCRIPT = Path(__file__).with_name("mutated.py")
 

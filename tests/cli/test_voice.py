@@ -2,13 +2,15 @@
 
 import json
 import logging
+import sys
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import typer
 
 from attcr.cli import voice as spoken
-from attcr.cli.voice import Voice, as_flags, duration, speaking
+from attcr.cli.voice import Voice, as_flags, duration, quiet_rasterio, speaking
 from attcr.errors import AttcrWarning, ConfigError, SceneError
 
 
@@ -147,3 +149,17 @@ def test_a_way_to_show_progress_that_there_is_not_is_refused() -> None:
 
 def test_a_time_is_told_in_its_unit() -> None:
     assert [duration(seconds) for seconds in (3.21, 119, 600, 9000)] == ["3.2 s", "119.0 s", "10 min", "2.5 h"]
+
+
+def test_bytes_that_rasterio_cannot_decode_are_not_told_and_all_else_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[object] = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: said.append(error))
+    monkeypatch.setattr(sys, "unraisablehook", said.append)
+    quiet_rasterio()
+    error, other = UnicodeDecodeError("utf-8", b"\xd3", 0, 1, "invalid"), ValueError("other")
+    unraisable = SimpleNamespace(object="rasterio._env.log_error"), SimpleNamespace(object="another.function")
+    sys.excepthook(UnicodeDecodeError, error, None)
+    sys.excepthook(ValueError, other, None)
+    for one in unraisable:
+        sys.unraisablehook(one)  # type: ignore[arg-type]
+    assert said == [other, unraisable[1]]

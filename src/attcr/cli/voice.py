@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
@@ -270,8 +271,22 @@ def one_line(error: BaseException, *, fleet: bool = False) -> str:
 
 
 def quiet_rasterio() -> None:
-    """Keep rasterio's log off the screen: its errors reach the user as ours."""
+    """Keep rasterio's log off the screen: its errors reach the user as ours.
+
+    Where a message of GDAL quotes bytes of a damaged file, rasterio's logger cannot decode it and Python prints that.
+    """
     logging.getLogger("rasterio").setLevel(logging.CRITICAL)
+    uncaught, unraisable = sys.excepthook, sys.unraisablehook
+
+    def tell_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if trace is not None or not isinstance(error, UnicodeDecodeError):
+            uncaught(kind, error, trace)
+
+    def tell_unraisable(told: "sys.UnraisableHookArgs") -> None:
+        if told.object != "rasterio._env.log_error":
+            unraisable(told)
+
+    sys.excepthook, sys.unraisablehook = tell_uncaught, tell_unraisable
 
 
 def duration(seconds: float) -> str:
