@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from affine import Affine
+from rasterio.env import get_gdal_config
 
 from attcr.errors import SceneError
-from attcr.scenes.dataset import open_dataset, reading
+from attcr.scenes.dataset import gdal, open_dataset, reading
 from fake_scenes import UTM, make
 
 
@@ -42,3 +44,14 @@ def test_a_reading_error_becomes_one_sentence_and_ours_stays(tmp_path: Path) -> 
         raise OSError("broken\nand more")
     with pytest.raises(SceneError, match=r"^ours$"), reading("in.tif"):
         raise SceneError("ours")
+
+
+def test_a_raster_that_lies_nowhere_is_refused(tmp_path: Path) -> None:
+    path = make(tmp_path / "in.tif", np.full((1, 2, 3), 7, np.uint8), transform=Affine(10, 0, np.nan, 0, -10, np.nan))
+    with pytest.raises(SceneError, match=r"lies nowhere: its transform \(10.0, 0.0, nan"):
+        open_dataset(str(path), "never")
+
+
+def test_gdal_keeps_blocks_of_a_scene_and_takes_back_what_it_was_told() -> None:
+    with gdal():
+        assert get_gdal_config("GDAL_CACHEMAX") == 320 << 20
