@@ -31,7 +31,7 @@ def _settled(options: RestoreOptions) -> RestoreOptions:
     """Refuse references that are still to be found: what a scene is made from is known before it is run."""
     if options.searched:
         raise ConfigError(
-            "A fleet searches for no references: `attcr fleet plan --references 3` finds those of each scene."
+            "A fleet searches for no references: let the plan find those of each scene (`references` of fleet plan)."
         )
     return options
 
