@@ -18,7 +18,7 @@ from attcr.serve.settings import ServeSettings
 from attcr.serve.worker import WorkerSettings
 
 _log = logging.getLogger("attcr.serve")
-WORKER = (sys.executable, "-m", "attcr.serve.worker")
+WORKER = (sys.executable, "-m", "attcr.serve.compute")
 """What computes."""
 IN_FLIGHT = 2
 """Jobs that a worker on Ray has at once: one that runs and one that waits for it."""
@@ -60,7 +60,7 @@ class Hand:
         """Start the process."""
         self.ready = False
         self.process = subprocess.Popen(
-            [*WORKER, self._crew.told],
+            [*self._crew.command, self._crew.told],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -104,6 +104,7 @@ class Crew:
 
     def __init__(self, settings: ServeSettings, jobs: Desk) -> None:
         self._jobs, self._seconds = jobs, settings.limits.seconds
+        self.command = WORKER
         self.told = json.dumps(
             asdict(
                 WorkerSettings(

@@ -106,6 +106,8 @@ def schema_of(name: str) -> dict[str, Any]:
     schema = _schema(get_type_hints(RestoreOptions)[name])
     if name in MOST:
         schema |= {"minimum": LEAST[name], "maximum": MOST[name]}
+    if name == "dtype":
+        schema["enum"].remove("auto")  # what a job gives does not depend on the machine that computes it
     if field.default is not MISSING and field.default is not None:
         schema["default"] = field.default
     return schema

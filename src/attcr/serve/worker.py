@@ -1,6 +1,6 @@
 """The process that computes: it takes ids of jobs, line by line, and tells what became of each.
 
-`python -m attcr.serve.worker SETTINGS` is started by the server, never by hand. It ends when the server does, however
+`python -m attcr.serve.compute SETTINGS` is started by the server, never by hand. It ends when the server does, however
 that ends: a job that was under way is begun anew by the next one, and the item of a scene is committed once.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import queue
-import sys
 import threading
 import time
 import warnings
@@ -218,25 +217,3 @@ def listen(lines: IO[str]) -> queue.SimpleQueue[str]:
 
     threading.Thread(target=read, daemon=True).start()
     return names
-
-
-def main() -> None:
-    """Compute until the server ends."""
-    settings = WorkerSettings(**json.loads(sys.argv[1]))
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print is for the log
-
-    def tell(line: dict[str, Any]) -> None:
-        answers.write(json.dumps(line) + "\n")
-
-    names = listen(sys.stdin)
-    if settings.engine == "ray":
-        from attcr.serve.on_ray import run_ray
-
-        run_ray(settings, names, tell)
-    else:
-        run_local(Bench(settings), names, tell)
-
-
-if __name__ == "__main__":
-    main()
