@@ -192,7 +192,8 @@ def depthwise_conv(x: Tensor, weight: Tensor) -> Tensor:
         return plain_depthwise_conv(x, weight)
     if _region_now() != "chunked" and compiled_serves(x, weight):
         return compiled_depthwise_conv(x, weight)
-    return split_depthwise_conv(x, weight) if weight.shape[-1] > 3 else plain_depthwise_conv(x, weight)
+    side = weight.shape[-1]
+    return split_depthwise_conv(x, weight) if side > 3 else plain_depthwise_conv(x, weight)
 
 
 def _check(impl: str) -> None:
