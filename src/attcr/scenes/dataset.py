@@ -134,10 +134,10 @@ def _check(dataset: DatasetReader, name: str) -> None:
         raise SceneError(
             f"{name} mixes {', '.join(sorted(set(dataset.dtypes)))}: give all bands one type with gdal_translate -ot."
         )
-    if not np.isfinite(tuple(dataset.transform)[:6]).all():
+    corner = (dataset.transform.c, dataset.transform.f)
+    if not np.isfinite(corner).all():  # GeoTIFF would write 0
         raise SceneError(
-            f"{name} lies nowhere: its transform {tuple(dataset.transform)[:6]} has values that are not numbers. Set "
-            "its corners with gdal_edit.py -a_ullr, or remove them with -unsetgt."
+            f"{name} lies nowhere: its corner is at {corner}. Set it with gdal_edit.py -a_ullr, or remove it with -unsetgt."
         )
     item = np.dtype(dataset.dtypes[0]).itemsize
     declared = pixels * dataset.count * item
