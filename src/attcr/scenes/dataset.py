@@ -137,7 +137,8 @@ def _check(dataset: DatasetReader, name: str) -> None:
     corner = (dataset.transform.c, dataset.transform.f)
     if not np.isfinite(corner).all():  # GeoTIFF would write 0
         raise SceneError(
-            f"{name} lies nowhere: its corner is at {corner}. Set it with gdal_edit.py -a_ullr, or remove it with -unsetgt."
+            f"{name} lies nowhere: its corner is at {corner}. Set it with gdal_edit.py -a_ullr, or remove it with "
+            "-unsetgt."
         )
     item = np.dtype(dataset.dtypes[0]).itemsize
     declared = pixels * dataset.count * item
