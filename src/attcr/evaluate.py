@@ -187,8 +187,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Score the methods and write the report folder; give what is in its `report.json`.
 
-    The first method is the one reported on; the trivial baselines stand beside it. A folder with part of the
-    same evaluation is gone on with, and the finished report is the same to the byte.
+    The first method is the one reported on; the trivial baselines stand beside it. An interrupted run
+    of the same evaluation is resumed, and the finished report is the same to the byte.
     """
     rules, class_rules = _named(protocols, benchmark)
     methods = [*methods, *(baseline for baseline in (COPY, MEAN_COLOUR) if baseline not in methods)]

@@ -52,6 +52,6 @@ def test_a_raster_that_lies_nowhere_is_refused(tmp_path: Path) -> None:
         open_dataset(str(path), "never")
 
 
-def test_gdal_keeps_blocks_of_a_scene_and_takes_back_what_it_was_told() -> None:
+def test_gdal_keeps_the_blocks_of_a_row_of_a_tile_while_scenes_are_read() -> None:
     with gdal():
         assert get_gdal_config("GDAL_CACHEMAX") == 320 << 20

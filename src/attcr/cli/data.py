@@ -105,7 +105,7 @@ def evaluate(
     root: _Root,
     out: Annotated[
         Path,
-        typer.Option(metavar="FOLDER", help="The report folder; part of the same evaluation is gone on with."),
+        typer.Option(metavar="FOLDER", help="The report folder; an interrupted run of the same is resumed."),
     ],
     weights: Annotated[
         list[str] | None,

@@ -122,14 +122,13 @@ class OpenVinoPredictor:
             raise ConfigError(
                 f"OpenVINO cannot run on device {device!r} in {dtype}: {first_line(error)}. It has {usable}."
             ) from error
+        served, threads = 0, threads or _cores()
         try:
             self._model = _read(core, network)
+            if device == "cpu" and dtype in ("float32", "bfloat16"):
+                served = put_kernel(self._model, network.header.config, bfloat16=dtype == "bfloat16", threads=threads)
         except RuntimeError as error:
             raise WeightsError(f"OpenVINO does not take the network: {first_line(error)}") from error
-        served = 0
-        if device == "cpu" and dtype in ("float32", "bfloat16"):
-            threads = threads or _cores()
-            served = put_kernel(self._model, network.header.config, bfloat16=dtype == "bfloat16", threads=threads)
         self._core, self._compiling = core, threading.Lock()
         self._compiled: dict[tuple[int, ...], openvino.CompiledModel] = {}
         self._requests = threading.local()
@@ -176,7 +175,7 @@ class OpenVinoPredictor:
     def _request(self, shape: tuple[int, ...]) -> openvino.InferRequest:
         """Give this thread's request for images of a shape: a request serves one call at a time.
 
-        Each shape is compiled by itself, once in a second or two: with free sizes a network takes half as long again.
+        Each shape is compiled by itself, once in a second or two: with free sizes a network takes about 1.5 times as long.
         """
         with self._compiling:
             model = self._compiled.pop(shape, None)
