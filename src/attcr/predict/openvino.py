@@ -175,7 +175,7 @@ class OpenVinoPredictor:
     def _request(self, shape: tuple[int, ...]) -> openvino.InferRequest:
         """Give this thread's request for images of a shape: a request serves one call at a time.
 
-        Each shape is compiled by itself, once in a second or two: with free sizes a network takes about 1.5 times as long.
+        Each shape is compiled by itself, once in a second or two: with free sizes a run takes about 1.5 times as long.
         """
         with self._compiling:
             model = self._compiled.pop(shape, None)
