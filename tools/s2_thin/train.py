@@ -28,6 +28,7 @@ from torch import Tensor
 
 from attcr import ATTCR, ATTCRConfig, save_model
 from attcr.files import replacing
+from attcr.predict import multiplies_bfloat16
 from attcr.spec import ANY_BANDS
 
 from .clear import Batch, ClearImages
@@ -123,7 +124,7 @@ class Training:
         """Take one step, and give the three losses."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=multiplies_bfloat16()):
             out = self.network(batch.inputs)
         mean, log, likelihood = losses(out, batch)
         loss = mean + 0.03 * log + 0.03 * likelihood
