@@ -67,7 +67,7 @@ def run_demo(
         before,
         after,
         (
-            "attcr restore photo.png clear.png",
+            "attcr restore photo.png photo_clear.png",
             "attcr restore scene.tif clear.tif",
             "attcr weights",
         ),
