@@ -193,7 +193,9 @@ def evaluate(
     rules, class_rules = _named(protocols, benchmark)
     methods = [*methods, *(baseline for baseline in (COPY, MEAN_COLOUR) if baseline not in methods)]
     if len({method.name for method in methods}) < len(methods):
-        raise ConfigError(f"two methods bear one name: {some([method.name for method in methods])}; rename a file.")
+        raise ConfigError(
+            f"two methods have the same name: {some([method.name for method in methods])}; rename a file."
+        )
     for method in methods:
         _check_fit(method, benchmark)
     folder = Path(out)
@@ -277,11 +279,11 @@ class _Rows:
             if differing:
                 raise ConfigError(
                     f"{path.parent} holds an evaluation that differs in its {' and '.join(differing)}: "
-                    "give another folder, or remove it to begin anew."
+                    "give another folder, or remove it to start again."
                 )
             self.done = lines[1:]
             if [row["name"] for row in self.done] != list(names[: len(self.done)]):
-                raise DataError(f"{path} does not hold the images in their order: remove it to begin anew.")
+                raise DataError(f"{path} does not hold the images in their order: remove it to start again.")
         self._file = path.open("r+b" if path.exists() else "w+b")
         self._file.truncate(len(kept))
         self._file.seek(len(kept))

@@ -98,7 +98,7 @@ class GateTrace:
 def trace_gates(model: nn.Module, image: Tensor) -> GateTrace:
     """Restore an image (S, H, W) and keep what the gate of each stage's last block did to it.
 
-    The network says what it takes by its `spec`, as one that `load_model` gave does.
+    The network needs a `spec`, as those from `load_model` have.
     """
     if not isinstance(model, ATTCR) or not model.config.gate:
         raise ConfigError("this network was made without a gate (gate=False); there is nothing to show")
@@ -141,7 +141,9 @@ def trace_files(model: nn.Module, paths: Sequence[Path]) -> dict[str, GateTrace]
     """Trace 8-bit pictures, each under its name without ending."""
     names = [path.stem for path in paths]
     if len(set(names)) < len(names):
-        raise ConfigError(f"images {', '.join(map(str, paths))}: no two may have the same name, figures bear it")
+        raise ConfigError(
+            f"images {', '.join(map(str, paths))}: no two may have the same name, because figures are named after them"
+        )
     spec, traces = _spec_of(model), {}
     for path in paths:
         image = read_image(path)

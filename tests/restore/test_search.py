@@ -175,7 +175,7 @@ def test_a_resumed_run_with_another_span_searches_again(catalog: Catalog) -> Non
 def test_what_has_no_catalog_is_refused_with_what_to_do(catalog: Catalog, served: Catalog, tmp_path: Path) -> None:
     options = RestoreOptions(references="auto", sensor="s2-l2a", mask="auto", bands="1,1,1")
     plain = next(served.folder.glob("*/B03.tif"))
-    with pytest.raises(SceneError, match="is no STAC item"):
+    with pytest.raises(SceneError, match="is not a STAC item"):
         restore_scene(plain, tmp_path / "o.tif", "none", options=options)
     alone = tmp_path / "alone.json"
     alone.write_text(json.dumps({**catalog.items[0], "links": []}))

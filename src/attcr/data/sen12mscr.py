@@ -98,7 +98,7 @@ class PatchIndex:
             return
         warnings.warn(
             f"the index of {self.root} could be written neither there nor in {self._files[1].parent}: "
-            "it will be made anew each time",
+            "it will be made again each time",
             AttcrWarning,
             stacklevel=4,
         )

@@ -133,7 +133,7 @@ class SimulateClouds:
         spec: InputSpec = TRUE_COLOUR,
     ) -> None:
         if not kinds:
-            raise ConfigError("no kind of cloud was given: THIN_VEIL, THICK_CLOUD or both are at hand")
+            raise ConfigError("no kind of cloud was given: give THIN_VEIL, THICK_CLOUD or both")
         self.kinds = tuple(kinds)
         self.spec = spec
         self._source = WorkerGenerator(generator)

@@ -142,7 +142,8 @@ def read_manifest(source: str) -> Iterator[Work]:
         readers[suffix] = partial(_read_each, files)
     elif suffix not in readers:
         raise ManifestError(
-            f"{redact(source)} is no manifest: expected .parquet, .json, .ndjson, .txt, or a glob such as 'in/*.tif'."
+            f"{redact(source)} is not a manifest: expected .parquet, .json, .ndjson, .txt, or a glob such as "
+            "'in/*.tif'."
         )
     elif is_local(source) and not Path(source).is_file():
         raise ManifestError(f"{source} does not exist: check the path.")

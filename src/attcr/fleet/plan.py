@@ -221,7 +221,9 @@ def _files(url: str) -> Iterator[tuple[str, str]]:
         yield from (pair for pair in list_bucket(bucket, prefix) if pair[0].lower().endswith(SUFFIXES))
         return
     if not Path(url).is_dir():
-        raise ManifestError(f"{url} is no folder: give a folder, a bucket's prefix, or a STAC API with a `collection`.")
+        raise ManifestError(
+            f"{url} is not a folder: give a folder, a bucket's prefix, or a STAC API with a `collection`."
+        )
     for folder, folders, names in os.walk(os.path.abspath(url)):  # noqa: PTH100
         folders.sort()
         yield from ((f"{folder}/{name}", "") for name in sorted(names) if name.lower().endswith(SUFFIXES))

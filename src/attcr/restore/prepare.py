@@ -279,7 +279,7 @@ def _tell_of_passed(job: Prepared) -> None:
     named = [job.whole.bands[at].name or str(at + 1) for at in job.passed]
     listed = " ".join(named[:MOST_NAMED]) + (" ..." if named[MOST_NAMED:] else "")
     warnings.warn(
-        f"These weights do not restore {listed}: what is not restored comes out as it came, and the second band of the "
+        f"These weights do not restore {listed}: these bands stay unchanged, and the second band of the "
         "quality raster says where it is still under cloud.",
         AttcrWarning,
         stacklevel=4,
@@ -298,7 +298,8 @@ def _with_mask(
     mask = options.mask or choose_mask(whole, product, _colours(whole, scene, slots))
     if mask == "none":
         warnings.warn(
-            "There is no mask: every pixel is restored, cloud or not, and nothing tells what was clear.",
+            "There is no mask: every pixel is restored, cloud or not, and the quality raster cannot say what "
+            "was clear.",
             AttcrWarning,
             stacklevel=5,
         )
@@ -321,7 +322,7 @@ def _predictor(model: nn.Module | str | Path | Predictor, whole: Scene, options:
         return open_predictor(model, device=options.device, dtype=options.dtype, backend=options.backend)
     if not options.references:
         raise ConfigError(
-            "`weights=none` fills clouds from other dates, and no date came: give them with `references`."
+            "`weights=none` fills clouds from other dates, and none was given: give them with `references`."
         )
     product, names = sensor_of(whole, options.sensor), [band.name for band in whole.bands]
     if options.bands:
@@ -407,7 +408,7 @@ def _open_radar(scene: Scene, predictor: Predictor, options: RestoreOptions) -> 
         if all(slot.optional for slot in wanted):
             return None
         raise SceneError(
-            f"These weights take radar ({names} in dB) beside the optical bands and none came: give it with "
+            f"These weights take radar ({names} in dB) beside the optical bands, and none was given: give it with "
             "`sar`, or use weights without radar."
         )
     radar = AlignedRaster(options.sar, scene.profile, scene.vrt)
@@ -441,7 +442,7 @@ def check_target(job: Prepared, target: Path, *, overwrite: bool) -> Outputs:
     if target.suffix.lower() in (".jpg", ".jpeg"):
         warnings.warn(
             f"{target.name} is JPEG, which changes every pixel a little: write .tif or .png to keep clear "
-            "pixels as they came.",
+            "pixels unchanged.",
             AttcrWarning,
             stacklevel=4,
         )

@@ -182,7 +182,7 @@ def take_up(
             reason = "is damaged"
         else:
             reason = "was left by other work (another input, weights, options or version)"
-        warnings.warn(f"{folder} {reason}: starting anew.", AttcrWarning, stacklevel=4)
+        warnings.warn(f"{folder} {reason}: starting again.", AttcrWarning, stacklevel=4)
     empty(folder)
     return State(folder, fingerprint)
 

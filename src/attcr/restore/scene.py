@@ -119,12 +119,12 @@ def restore_scene(
     resume: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> RestoreResult:
-    """Restore a scene and write it with the grid, type and metadata that it came with.
+    """Restore a scene and write it with its own grid, type and metadata.
 
-    Beside `target` go its quality raster, a preview, the spread where there is one, and last a STAC item that
-    says how it was made. Each file appears whole or not at all. One that exists is refused before any work unless
-    `overwrite` says to replace it; an input is never replaced. With `resume`, rows that an interrupted run
-    of the same work left behind are kept. The same input, weights and options give the same bytes.
+    Beside `target` it writes a quality raster, a preview, the spread if there is one, and last a STAC item that
+    says how the scene was made. Each file appears complete or not at all. Existing files are refused before any work
+    starts, unless `overwrite` is set; inputs are never replaced. With `resume`, the finished rows of an interrupted
+    run of the same work are kept. The same input, weights and options give the same bytes.
     """
     options = options or RestoreOptions()
     target = Path(target)
@@ -241,7 +241,7 @@ def take_up_work(job: Prepared, folder: Path, resume: bool) -> State:
     untold = [redact(href) for href, identity in job.identities.items() if identity is None]
     if resume and untold:
         warnings.warn(
-            f"{untold[0]} may have changed since, and its server does not tell: starting anew.",
+            f"{untold[0]} may have changed, and its server does not say: starting again.",
             AttcrWarning,
             stacklevel=3,
         )
