@@ -23,7 +23,7 @@ SIZE = 512
 WEIGHTS = "rgb-thin"
 VEIL = CloudKind(cover=(0.5, 0.5), thickness=(9.0, 9.0), smoothness=(2.0, 2.0), unevenness=(0.0, 0.0), shift=(0.0, 0.0))
 CLOUD = 0.5
-"""Optical thickness from which a pixel is told to be under cloud."""
+"""Optical thickness from which a pixel counts as cloud."""
 
 
 @dataclass(frozen=True)

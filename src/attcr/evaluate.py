@@ -4,7 +4,7 @@
     report.json          the same numbers, all of them
     images-PROTOCOL.csv  one row per image; a table never mixes two protocols
     figures/             best, median and worst image; gain of each image
-    rows.jsonl           what has been scored so far: an interrupted run goes on from here
+    rows.jsonl           what has been scored so far: an interrupted run continues from here
     run.log              when, how long: the only file that differs between two runs
 
 Scores are in units where 1 is the peak (8-bit 255, or digital number 10000), whatever the model's range.
@@ -95,7 +95,7 @@ def open_benchmark(
 
 @dataclass(frozen=True)
 class Method:
-    """Something that restores a sample, with the name and origin its rows will bear."""
+    """Something that restores a sample, with the name and origin for its rows."""
 
     name: str
     restore: Callable[[Sample, InputSpec], Tensor]

@@ -31,13 +31,13 @@ class StageGate:
     gate: Array
     """(C, H, W), the factors as they are: neither bounded nor normalised."""
     before: Array
-    """(C, H, W), what the attention gave; times `gate` is what goes on."""
+    """(C, H, W), the attention's output before the gate."""
     brightness: Array
     """(H, W), the input's mean over the bands that are restored: where a cloud is thick it is high."""
 
     @property
     def after(self) -> Array:
-        """What goes on, (C, H, W)."""
+        """The attention's output after the gate, (C, H, W)."""
         return self.before * self.gate
 
     @property
@@ -84,7 +84,7 @@ class GateTrace:
     """One image on its way through the network; images are (C, H, W) in the model's range."""
 
     cloudy: Array
-    """The bands that are restored, as they came."""
+    """The bands to restore, before restoring."""
     restored: Array
     stages: tuple[StageGate, ...]
     spec: InputSpec

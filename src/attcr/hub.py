@@ -71,7 +71,7 @@ def _from_hub(address: re.Match[str], digest: str) -> Path:
 
 
 def _size_on_hub(address: re.Match[str], file: str) -> int:
-    """Give the size of a file as the Hub tells it; the most that is taken where it cannot be asked."""
+    """Give the size of a file on the Hub; the largest size allowed if the Hub cannot be reached."""
     url = huggingface_hub.hf_hub_url(address["repo"], file, revision=address["revision"])
     with suppress(Exception):  # the download says it, or finds it in the cache
         size = huggingface_hub.get_hf_file_metadata(url).size

@@ -136,7 +136,7 @@ class InputSpec:
         return max(self.bands[0].high / PICTURE_WHITE, 1.0)
 
     def pick(self, have: Sequence[Slot]) -> list[int | None]:
-        """Say which of the planes at hand goes into each slot; None into an optional one that is not there.
+        """Say which plane goes into each slot; None for an optional one that is missing.
 
         Planes are found by name. What is missing, or scaled to another range, is refused with what came and what is
         wanted.

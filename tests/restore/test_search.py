@@ -119,7 +119,7 @@ def test_where_no_date_helps_the_cloud_is_left_and_said_so(catalog: Catalog) -> 
         result = catalog.restore(options={"reference_days": 1})
     texts = [str(one.message) for one in said]
     assert any("No date within 1 days sees the ground" in text for text in texts)
-    assert any("left as it came" in text for text in texts)
+    assert any("stays in the image" in text for text in texts)
     quality = read(result.quality)[0]
     cloud = scl_with(LEFT, RIGHT).repeat(2, 0).repeat(2, 1) == 9
     assert set(quality[cloud]) == {CLOUD_LEFT}

@@ -90,7 +90,7 @@ def fleet_plan(
 
 
 def _fleet_reporter() -> "Callable[[Outcome, Tally], None]":
-    """Give what tells of quarantined scenes at once, and every ten seconds how far a run is."""
+    """Give a function that reports quarantined scenes at once, and the progress every ten seconds."""
     from attcr.addresses import hide_secrets
     from attcr.fleet.manifest import as_utf8
 

@@ -188,7 +188,7 @@ def write_plan(works: Iterator[Work], path: Path) -> Plan:
 
 
 def megapixels_of(work: Work) -> float | None:
-    """Give a scene's size where its row or, on this machine, its file tells it."""
+    """Give a scene's size if its row or a local file says it."""
     if work.megapixels is not None or work.item or not all(is_local(href) for href in work.hrefs):
         return work.megapixels
     return measure(work)

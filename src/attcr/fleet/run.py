@@ -46,7 +46,7 @@ from attcr.weights import find_weights
 
 RUN = "run.json"
 MOST_BLOCKS = 4096
-"""Of a scene: the size that a row tells may be wrong, and a block is at least a row of tiles."""
+"""Of a scene: the size in a row may be wrong, and a block is at least a row of tiles."""
 
 
 _MARK = re.compile(r"(?P<host>.*):(?P<pid>[1-9][0-9]{0,8}) (?P<name>.+)")  # no process has a larger number
@@ -255,7 +255,7 @@ class _Todo:
         return self._joins.popleft() if self._joins else next(self._works)
 
     def settle(self, outcome: Outcome) -> Outcome | None:
-        """Give the outcome as one of a scene, or None while blocks of it are under way or it was told already."""
+        """Give the outcome as one of a scene, or None while blocks of it are under way or it was reported already."""
         if outcome.work in self._split:
             work, left = self._split[outcome.work]
             if outcome.status == "block":
@@ -345,7 +345,7 @@ class FleetStatus:
     summary: Summary
     left: int
     seconds_left: float | None
-    """At the rate of late; None where there is none."""
+    """At the recent rate; None if there is none."""
 
 
 def read_status(out: str) -> FleetStatus:

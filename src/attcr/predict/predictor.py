@@ -53,7 +53,7 @@ def without_gain(spec: InputSpec, x: Float32, y: Float32) -> Float32:
 
 
 def _box_mean(planes: Float32) -> Float32:
-    """Give the mean over NEIGHBOURHOOD x NEIGHBOURHOOD pixels around each; the image's edge goes on outside."""
+    """Give the mean over NEIGHBOURHOOD x NEIGHBOURHOOD pixels around each; the image's edge is repeated outside."""
     for axis in (2, 3):
         reach = [(0, 0)] * planes.ndim
         reach[axis] = (NEIGHBOURHOOD // 2 + 1, NEIGHBOURHOOD // 2)

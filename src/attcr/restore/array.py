@@ -113,7 +113,7 @@ def restore_tiles(
     bands: Sequence[str] | None = None,
     options: RestoreOptions,
 ) -> RestoredArray:
-    """Restore what the tiles of a grid cover of an image; its other pixels are left as they came.
+    """Restore what the tiles of a grid cover of an image; its other pixels stay unchanged.
 
     The grid may be a part of a larger one, for an image that is a part of a larger one: where all tiles that
     cover a pixel there are among these, it comes out as it would there, to the bit.

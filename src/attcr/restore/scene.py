@@ -224,14 +224,14 @@ def finished_rows(job: Prepared, preview: Preview, strip: Strip) -> FinishedRows
 
 
 def _quality_of_passed(job: Prepared, strip: Strip, values: Array) -> Array:
-    """Give the classes of the bands that come out as they came: cloud is left wherever the others lost it."""
+    """Give the classes of bands that are not restored: cloud stays wherever the others lost it."""
     assert strip.cloudy is not None, "a walk says it of every strip"
     seen = job.whole.select(job.passed).valid(values, strip.top, blank=job.product.nodata).any(axis=0)
     return np.where(seen, np.where(strip.cloudy, CLOUD_LEFT, ORIGINAL), NODATA).astype(np.uint8)
 
 
 def was_publishing(job: Prepared, target: Path) -> bool:
-    """Say whether an interrupted run of this job had begun to give files their names: they are its own."""
+    """Say whether an interrupted run of this job had started to give files their names: they are its own."""
     state = read_state(Outputs(target).folder)
     return state is not None and state.publishing and state.fingerprint == job.fingerprint()
 
@@ -323,7 +323,7 @@ def _tell_of_cloud_left(job: Prepared, state: State) -> None:
         )
     total = sum(state.pixels) - state.pixels[NODATA] + (state.left if job.options.unseen == "nodata" else 0)
     became = {
-        "keep": "is left as it came (class 5 of the quality raster)",
+        "keep": "stays in the image (class 5 of the quality raster)",
         "fill": "was painted by the network all the same (class 4, low confidence)",
         "nodata": "became no data",
     }[job.options.unseen]

@@ -1,4 +1,4 @@
-"""VRTs: text that tells GDAL which files to read. Which of them are taken, decided before GDAL sees them."""
+"""VRTs: texts that name files for GDAL to read. Which of them are accepted is decided before GDAL opens them."""
 
 from __future__ import annotations
 

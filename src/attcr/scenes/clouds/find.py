@@ -219,7 +219,7 @@ def _csmask_bands(sensor: Sensor, names: Sequence[str]) -> list[int] | None:
 
 
 def sensor_of(scene: Scene, named: str | Sensor | None) -> Sensor:
-    """Give the scene's product: the one named, else the one its metadata tells, else refuse."""
+    """Give the scene's product: the one named, or the one in its metadata; otherwise refuse."""
     scales, offsets = [band.scale for band in scene.bands], [band.offset for band in scene.bands]
     given = SENSORS[named] if isinstance(named, str) else named
     sensor = given or recognise(scene.hints, scene.dtype, scales, offsets)
