@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -47,8 +48,8 @@ def score_against_cost(folder: Path) -> None:
     save(figure, folder / "score-cost.svg")
 
 
-def _speed() -> list[dict[str, float]]:
-    rows: list[dict[str, float]] = json.loads((RESULTS / "speed" / "sizes.json").read_text())["rows"]
+def _speed() -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads((RESULTS / "speed" / "sizes.json").read_text())["rows"]
     return rows
 
 

@@ -32,7 +32,7 @@ def haze(data: Path) -> tuple[Array, Array]:
 
 def colour(bands: Array, white: float) -> Array:
     """(H, W, 3) in 8 bits of three bands."""
-    return (np.clip(bands / white, 0, 1) ** 0.8 * 255).astype(np.uint8).transpose(1, 2, 0)
+    return np.asarray((np.clip(bands / white, 0, 1) ** 0.8 * 255).astype(np.uint8).transpose(1, 2, 0))
 
 
 def save_row(target: Path, pictures: Sequence[Array]) -> None:
