@@ -41,7 +41,14 @@ def box(axes: Axes, at: tuple[float, float], size: tuple[float, float], text: st
 
 def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], **more: Any) -> None:
     """An arrow from start to end."""
-    style: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 11, "color": TEXT, "linewidth": 1.3, "shrinkA": 2, "shrinkB": 2}
+    style: dict[str, Any] = {
+        "arrowstyle": "-|>",
+        "mutation_scale": 11,
+        "color": TEXT,
+        "linewidth": 1.3,
+        "shrinkA": 2,
+        "shrinkB": 2,
+    }
     axes.add_patch(FancyArrowPatch(start, end, **(style | more)))
 
 
