@@ -1,6 +1,6 @@
 """The figures on real haze and cloud: pairs and series of two dates and more, none of them trained on.
 
-The pairs, and how they are scored, are those of `attcr evaluate` (docs/reference/protocols.md); here the predicted errors
+The pairs, and how they are scored, are those of `attcr evaluate` (docs/reference/protocols.md); here predicted errors
 are looked at too, and clear dates.
 """
 

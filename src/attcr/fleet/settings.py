@@ -33,9 +33,7 @@ def _settled(options: RestoreOptions) -> RestoreOptions:
     What a scene is made from is known before it is run.
     """
     if options.searched:
-        raise ConfigError(
-            "A fleet searches for no references: let the plan find those of each scene (`references` of fleet plan)."
-        )
+        raise ConfigError("A fleet does not search for references: let `attcr fleet plan` find those of each scene.")
     return options.on_any_machine()
 
 
@@ -54,7 +52,7 @@ def with_settings(options: RestoreOptions, settings: Mapping[str, Any]) -> Resto
         except TypeError:
             raise ConfigError(f"The option {name} is {value!r}; expected {_words(kinds[name])}.") from None
     if changed.get("dtype") == "auto":
-        raise ConfigError("The option dtype is 'auto', by which machines may differ: name float32 or bfloat16.")
+        raise ConfigError("The option dtype is 'auto', which differs between machines: name float32 or bfloat16.")
     return replace(options, **changed)
 
 

@@ -1,7 +1,7 @@
 """The attentions that the paper compares with its own, each in the place of the triangular product.
 
-Query, multi-scale tokens, merge, gate and output stay as they are in `attcr.py`. docs/engineering/ablations.md shows how
-each fits the paper's table of parameters and multiply-adds.
+Query, multi-scale tokens, merge, gate and output stay as they are in `attcr.py`. docs/engineering/ablations.md shows
+how each fits the paper's table of parameters and multiply-adds.
 """
 
 # B batch, C channels of the stage, H W pixels, N = H*W, h heads, d head dim, W windows of M = 64 pixels
@@ -31,7 +31,7 @@ class AblationConfig(ATTCRConfig):
     """A network with another paper's attention."""
 
     replacement: Kind = "mdta"
-    """The attention in the place of the triangular product."""
+    """The attention that replaces the triangular product."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
