@@ -88,7 +88,7 @@ def restore(
     dtype: Annotated[
         str,
         typer.Option(metavar="TYPE", help="float32, bfloat16, float16, or auto: bfloat16 on CPUs that multiply in it."),
-    ] = "float32",
+    ] = "auto",
     backend: Backend = "auto",
     vrt: Annotated[bool, typer.Option("--vrt", help="Accept VRTs that read files and addresses elsewhere.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,

@@ -146,7 +146,7 @@ def run_fleet(
     mark = f"at-{fleet.shard[0]}-of-{fleet.shard[1]}"
     crashed = _died_at(store, mark) if fleet.engine == "local" else set()
     job = make_job(out, weights, options, fleet)
-    recipe = recipe_of(job.weights_sha256, options)
+    recipe = recipe_of(job.weights_sha256, job.options)
     tally = Tally()
     try:
         with store.open_scratch() as scratch:
@@ -193,7 +193,7 @@ def make_job(out: str, weights: str, options: RestoreOptions, fleet: FleetOption
     threads = fleet.threads or (1 if fleet.engine == "ray" else 0)
     digest = hashlib.sha256(content).hexdigest()
     kind = suffix if suffix in EXPORTED else ".safetensors"
-    return Job(out, content, digest, options, fleet.attempts, threads, fleet.deadline, kind)
+    return Job(out, content, digest, options.on_any_machine(), fleet.attempts, threads, fleet.deadline, kind)
 
 
 def recipe_of(weights_sha256: str, options: RestoreOptions) -> str:

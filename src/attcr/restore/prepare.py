@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from attcr.products import band_names, could_be_picture, find_band
 from attcr.restore.fit import fitting
 from attcr.restore.inputs import identity_of
 from attcr.restore.no_network import NO_WEIGHTS, NoNetwork
-from attcr.restore.options import RestoreOptions
+from attcr.restore.options import Dtype, RestoreOptions
 from attcr.restore.outputs import Outputs
 from attcr.restore.references import Beside, Filler, Reference, open_references
 from attcr.restore.resume import kept_references
@@ -235,6 +235,7 @@ def prepare(
         if options.nodata is not None:
             whole = whole.with_nodata(options.nodata)
         predictor = _predictor(model, whole, options)
+        options = _with_dtype(options, predictor)
         if any(band.colormap for band in whole.bands):
             raise SceneError(
                 f"{whole.source} holds indices into a colour table, not colours: expand it with "
@@ -330,6 +331,13 @@ def _predictor(model: nn.Module | str | Path | Predictor, whole: Scene, options:
         found = [find_band(product, told, name) for name in options.bands]
         names = [told[at] if at is not None else name for at, name in zip(found, options.bands, strict=True)]
     return NoNetwork(product, names)
+
+
+def _with_dtype(options: RestoreOptions, predictor: Predictor) -> RestoreOptions:
+    """Give the options with the type that is computed in, where it was left to the machine."""
+    kind = predictor.identity.get("dtype")
+    settled = next((one for one in get_args(Dtype) if one == kind), options.dtype)
+    return replace(options, dtype=settled) if options.dtype == "auto" else options
 
 
 def _settle_references(job: Prepared, source: Source, kept: Path | None) -> None:
