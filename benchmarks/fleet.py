@@ -1,4 +1,4 @@
-"""Figures of docs/scale.md: python benchmarks/fleet.py simulate|resume|efficiency [--rows N] [--folder DIR]"""
+"""Figures of docs/guides/fleet.md: python benchmarks/fleet.py simulate|resume|efficiency [--rows N] [--folder DIR]"""
 
 from __future__ import annotations
 

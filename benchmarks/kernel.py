@@ -1,6 +1,6 @@
 """The compiled operator against the chunked one, in turn, on one thread: forward, and forward with backward.
 
-python benchmarks/kernel.py prints the table of docs/speed.md.
+python benchmarks/kernel.py prints the table of docs/engineering/speed.md.
 """
 
 import time

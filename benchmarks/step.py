@@ -1,6 +1,6 @@
 """A training step of the dim-24 network, in turn: nothing compiled, the attention compiled, all of it compiled.
 
-python benchmarks/step.py prints the table of docs/speed.md, and all samples below it.
+python benchmarks/step.py prints the table of docs/engineering/speed.md, and all samples below it.
 """
 
 import argparse

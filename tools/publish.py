@@ -40,7 +40,7 @@ from attcr.weights import Published, load_model, published, read_header, save_mo
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "src" / "attcr" / "published"
-CARDS = ROOT / "docs" / "models"
+CARDS = ROOT / "docs" / "reference" / "models"
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ WORDS = {
         "8-bit RGB, true colour: pictures, Sentinel-2 and Landsat renderings",
         "simulated thin cloud on 125 clear Sentinel-2 patches of 10 tiles, T22MCT and T50JML held out; no RICE image, "
         "but how thick the veils and how varied the tones are was set after looking at the 100 RICE1 pairs "
-        "(docs/data.md, docs/results/rgb-thin.md)",
+        "(docs/reference/data.md, docs/results/rgb-thin.md)",
         (
             "thick cloud, which hides the ground: it will be left or smeared",
             "cloud shadow, which stays: no neighbourhood becomes brighter in every band; smoke, snow and ice, which it "
@@ -86,7 +86,7 @@ WORDS = {
     "rice2-small": Words(
         "thick and thin cloud on 8-bit RGB as in RICE2 (Landsat 8, false colour)",
         "8-bit RGB; trained on false-colour Landsat 8 at 30 m",
-        "RICE2 train list without near-duplicates of test (shipped split, see docs/data.md)",
+        "RICE2 train list without near-duplicates of test (shipped split, see docs/reference/data.md)",
         (
             "measuring surfaces: what is under thick cloud is plausible, not observed",
             "true-colour scenes: it was trained on false colour and shifts their tones",

@@ -63,6 +63,8 @@ class InputSpec:
     """Whether a predicted spread follows the bands: for each the logarithm of the expected absolute error."""
     spread_factor: float = 1.0
     """What makes the predicted spread true on held-out images: it is multiplied by this."""
+    spread_floor: float = 0.0
+    """Reflectance that is added to it as an independent error: what the network cannot see it is wrong by."""
     only_light: bool = False
     """Whether it removes a veil's light and nothing else: then no neighbourhood becomes brighter in every band."""
     corrects_references: bool = False

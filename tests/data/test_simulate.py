@@ -185,4 +185,4 @@ def test_it_is_quick_enough_to_run_in_training() -> None:
         start = time.perf_counter()
         simulate_clouds(clear, THICK_CLOUD, generator=seeded(seed))
         times.append(time.perf_counter() - start)
-    assert min(times) < 0.05  # 10 ms is the figure of a quiet core (docs/data.md); the gate's cores are shared
+    assert min(times) < 0.05  # 10 ms on a quiet core (docs/reference/data.md); the gate's cores are shared

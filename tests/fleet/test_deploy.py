@@ -1,4 +1,4 @@
-"""The manifests in deploy/ and the commands in docs/scale.md are of this version."""
+"""The manifests in deploy/ and the commands in docs/guides/fleet.md are of this version."""
 
 import re
 from pathlib import Path
@@ -18,9 +18,9 @@ def options_of(command: str) -> set[str]:
     return set(re.findall(r"--[a-z-]+", answer.output))
 
 
-@pytest.mark.parametrize("name", ["rayjob.yaml", "indexed-job.yaml", "scale.md"])
+@pytest.mark.parametrize("name", ["rayjob.yaml", "indexed-job.yaml", "fleet.md"])
 def test_every_option_shown_exists(name: str) -> None:
-    text = (ROOT / ("docs" if name.endswith(".md") else "deploy") / name).read_text()
+    text = (ROOT / ("docs/guides" if name.endswith(".md") else "deploy") / name).read_text()
     told = re.sub(r"\n\s+(?=--)", " ", text)  # a command may go on in the next line
     commands = re.findall(r"attcr fleet (\w+)([^\n`]*)", told)
     assert commands

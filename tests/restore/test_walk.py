@@ -104,6 +104,9 @@ def test_the_expected_error_is_written_in_reflectance_and_large_ones_are_flagged
     half = Watching(LARGE_ERROR * 1.1, replace(ANY_BANDS, spread_factor=0.5))
     result = restore_scene(source, tmp_path / "half.tif", half, options=EVERYWHERE)
     assert np.allclose(read(result.spread), LARGE_ERROR * 0.55, rtol=1e-4)
+    floor = Watching(0.012, replace(ANY_BANDS, spread_floor=0.009))
+    result = restore_scene(source, tmp_path / "floor.tif", floor, options=EVERYWHERE)
+    assert np.allclose(read(result.spread), 0.015, rtol=1e-4)
 
 
 class Adding:

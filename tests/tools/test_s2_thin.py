@@ -239,6 +239,7 @@ def test_one_step_writes_weights_that_restore_a_scene_of_four_bands(
     header = attcr.read_header(out / "s2-thin.safetensors")
     assert header.spec.slots == ANY_BANDS.slots
     assert header.spec.spread_factor == pytest.approx(2 * math.exp(-3))
+    assert header.spec.spread_floor == 0.011
     assert (header.provenance["steps"], header.provenance["calibration"]) == (1, 2)
 
     train.main(["--data", str(data), "--out", str(out), "--steps", "1"])
@@ -349,7 +350,7 @@ def test_figures_of_simulated_cloud_are_written_as_json(
     assert {f"simulated thin cloud, {count} bands dB" for count in (13, 12, 10, 6, 4, 3)} <= figures.keys()
     change = figures["clear L2A, 12 bands, changed by"]["mean"]
     assert change == pytest.approx(np.load(data / "eu.npz")["a"][0].mean() / 2e4, rel=1e-4)
-    assert "calibration for 68 %" in capsys.readouterr().out
+    assert "factor for 68 %" in capsys.readouterr().out
 
 
 def test_the_curve_of_a_scale_that_is_twice_too_large_lies_at_half(module: Module) -> None:

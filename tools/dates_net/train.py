@@ -23,6 +23,7 @@ from torch import Tensor
 from attcr import ATTCR, ATTCRConfig, save_model
 from attcr.dates.planes import BANDS, PLANES, see
 from attcr.files import replacing
+from attcr.predict import multiplies_bfloat16
 from attcr.spec import OTHER_DATES
 
 from .pool import Sample
@@ -135,7 +136,7 @@ class Training:
         """Take one step; give the error of each image with and without the network, and the likelihood."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=multiplies_bfloat16()):
             out = self.network(batch.inputs)
         mean, before, likelihood = losses(out, batch)
         loss = mean.mean() + 0.1 * likelihood
@@ -163,7 +164,7 @@ def validate(network: ATTCR, folder: Path, most: int = 60) -> dict[str, float]:
     for path in paths[:: max(len(paths) // most, 1)]:
         sample = Sample.load(path)
         seen = see(sample.target, sample.harmonised, sample.reference, sample.clear, sample.gap, sample.bands)
-        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=multiplies_bfloat16()):
             out = network(torch.from_numpy(seen.planes)[None])[0].float().numpy()
         better = seen.corrected(out, sample.harmonised, sample.bands)
         was, now = (np.abs(image - sample.target)[:, sample.gap].mean() for image in (sample.harmonised, better))

@@ -47,6 +47,7 @@ class Restorer:
         y = self.predictor(x)[0]
         count = len(S2_COMMON)
         scale = np.exp(np.clip(y[count:], -20, 5)) * np.float32(self._unit * spec.spread_factor)
+        scale = np.hypot(scale, np.float32(spec.spread_floor))
         return Restored(y[:count] * np.float32(self._unit) + np.float32(low), scale)
 
 

@@ -1,7 +1,7 @@
 """The figures on real haze and cloud: pairs and series of two dates and more, none of them trained on.
 
-The pairs, and how they are scored, are those of `attcr evaluate` (docs/protocols.md); here the predicted errors are
-looked at too, and clear dates.
+The pairs, and how they are scored, are those of `attcr evaluate` (docs/reference/protocols.md); here predicted errors
+are looked at too, and clear dates.
 """
 
 from collections.abc import Iterator

@@ -1,11 +1,11 @@
 """Train one network for any bands of Sentinel-2 on simulated haze, thin cloud, cloud edges and shadow.
 
     python -m tools.s2_thin.train --data FOLDER --out FOLDER --until 20:25 --flat-until 19:45
-    python -m tools.s2_thin.train --data FOLDER --out FOLDER --steps 0 --calibration 0.9
+    python -m tools.s2_thin.train --data FOLDER --out FOLDER --steps 0 --calibration 0.84
 
 It resumes from OUT/last.pt where that is there, stops at the time (today), after the steps or on SIGTERM, and writes
-OUT/s2-thin.safetensors: the averaged weights in float16. The second line writes them again with the calibration that
-`evaluate` found.
+OUT/s2-thin.safetensors: the averaged weights in float16. The second line writes them again with another
+calibration.
 
 In: 13 reflectances x 2.5, 13 planes of presence, 1 of the level (0 top of atmosphere, 1 surface). Out: 13 reflectances
 x 2.5, then 13 numbers u: exp(u - 3) / 2.5 is the Laplace scale of the band's error in reflectance.
@@ -28,6 +28,7 @@ from torch import Tensor
 
 from attcr import ATTCR, ATTCRConfig, save_model
 from attcr.files import replacing
+from attcr.predict import multiplies_bfloat16
 from attcr.spec import ANY_BANDS
 
 from .clear import Batch, ClearImages
@@ -43,6 +44,8 @@ CONFIG = ATTCRConfig(
     blocks=(1, 1, 4, 1, 1),
     heads=(2, 2, 4, 2, 2),
 )
+FLOOR = 0.011
+"""Reflectance by which two clear dates of a place differ at least: no simulated pair teaches it."""
 SIZES = {"small": (5, 64), "middle": (2, 96), "large": (1, 128)}
 """Crops of a batch, and their pixels a side."""
 SHARES = {"small": 0.7, "middle": 0.18, "large": 0.12}
@@ -123,7 +126,7 @@ class Training:
         """Take one step, and give the three losses."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=multiplies_bfloat16()):
             out = self.network(batch.inputs)
         mean, log, likelihood = losses(out, batch)
         loss = mean + 0.03 * log + 0.03 * likelihood
@@ -193,7 +196,7 @@ def export(training: Training, target: Path, *, calibration: float) -> str:
         "start": training.start,
         "calibration": calibration,
     }
-    spec = replace(ANY_BANDS, spread_factor=math.exp(-SHIFT) * calibration)
+    spec = replace(ANY_BANDS, spread_factor=math.exp(-SHIFT) * calibration, spread_floor=FLOOR)
     return save_model(network, target, spec=spec, provenance=provenance)
 
 
@@ -215,7 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=10**9, help="at most so many in this run")
     parser.add_argument("--lr", type=float, default=8e-4)
     parser.add_argument("--start", type=Path, help="weights to begin with, of fewer planes in and out")
-    parser.add_argument("--calibration", type=float, default=1.0, help="what evaluate found")
+    parser.add_argument("--calibration", type=float, default=1.0, help="factor of the predicted scales")
     args = parser.parse_args(arguments)
     if args.flat_until < math.inf and args.until == math.inf:
         parser.error("--flat-until says from when on the rate falls and --until until when: give both")

@@ -34,7 +34,7 @@ _AllowHost = Annotated[
 _Limit = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="NAME=NUMBER", help="A limit, as jobs=20 or pixels=1e8; see docs/serve.md; may be given again."
+        metavar="NAME=NUMBER", help="A limit, as jobs=20 or pixels=1e8; see docs/guides/serve.md; may be given again."
     ),
 ]
 _Engine = Annotated[

@@ -48,7 +48,7 @@ from attcr.errors import DataError, DataNotFoundError, MissingExtraError
 
 Indices = NDArray[np.int64]
 
-# Measured on 356 real images, each against its own planted copies and against all others (docs/data.md).
+# Measured on 356 real images, each against its own planted copies and against all others (docs/reference/data.md).
 HASH_NEAR = 16  # bits of 63: copies differ by 12 at most, and 1 in 1000 pairs of different images by so few
 THUMB_NEAR = 0.4  # correlation of thumbnails that is worth the closer look
 DETAIL_NEAR = 0.45  # correlation of the closer look: copies have 0.54 and more, different images 0.35 and less

@@ -3,7 +3,7 @@
 A cloud of optical thickness t reflects R = (1 - g) t / (2 + (1 - g) t) of the light (two-stream, without
 absorption, g = 0.85) and lets T = 1 - R pass, down and up again: over ground of reflectance rho a satellite
 sees R + T^2 rho. The real thin cloud of RICE1 obeys it: where regression finds the slope T^2, the offset is
-1 - T within 0.1 for every image at hand, and within 0.05 for two in three (docs/data.md).
+1 - T within 0.1 for every image at hand, and within 0.05 for two in three (docs/reference/data.md).
 """
 
 import math

@@ -1,7 +1,7 @@
 """The attentions that the paper compares with its own, each in the place of the triangular product.
 
-Query, multi-scale tokens, merge, gate and output stay as they are in `attcr.py`. docs/ablations.md shows how each
-fits the paper's table of parameters and multiply-adds.
+Query, multi-scale tokens, merge, gate and output stay as they are in `attcr.py`. docs/engineering/ablations.md shows
+how each fits the paper's table of parameters and multiply-adds.
 """
 
 # B batch, C channels of the stage, H W pixels, N = H*W, h heads, d head dim, W windows of M = 64 pixels

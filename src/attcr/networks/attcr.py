@@ -1,7 +1,7 @@
 """The ATT-CR network, top to bottom.
 
 Paper: ATT-CR, Adaptive Triangular Transformer for Cloud Removal. Where the paper and the authors' released code
-differ this follows the code; docs/fidelity.md lists each point.
+differ this follows the code; docs/engineering/fidelity.md lists each point.
 """
 
 # B batch, C channels of the stage, H W pixels, N = H*W, h heads, d head dim, s scales

@@ -1,7 +1,7 @@
 """SpA-GAN's generator (Pan 2020, arXiv:2009.13015), a rival to measure beside ours on the same images.
 
 Written from the paper's description and the shapes of its published weights (MIT); no code of theirs is used.
-Four things the shapes leave open were settled by measurement (docs/protocols.md): the bands are in the order
+Four things the shapes leave open were settled by measurement (docs/reference/protocols.md): the bands are in the order
 blue, green, red in [0, 1]; the 3x3 of the bottlenecks is dilated by 2; a direction passes one pixel, not a whole
 row; and two layers in the file are not used, since in both files they still hold the values they were made with.
 """

@@ -46,7 +46,7 @@ QUALITY_COLOURS: dict[int, tuple[int, ...]] = {
 }
 LOW_SPREAD = 0.05
 """Spread of the eight views, as a part of the model's range, above which a pixel counts as low confidence."""
-LARGE_ERROR = 0.03
+LARGE_ERROR = 0.02
 """Expected absolute error, in reflectance, above which a pixel counts as low confidence."""
 LARGE_CHANGE = 0.06
 """Change, in reflectance and mean over the bands, above which weights that predict their error are not believed: on
@@ -251,6 +251,7 @@ class Walk:
             return trimmed, None
         logs = y[:, [len(spec.outputs) + i for i in self._outputs], :height, :width]
         expected = np.exp(np.clip(logs, -20, 5)) * (self._units * np.float32(spec.spread_factor))
+        expected = np.hypot(expected, np.float32(spec.spread_floor))
         return trimmed, expected.mean(axis=1)
 
     def _finish(
