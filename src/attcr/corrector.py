@@ -31,6 +31,11 @@ def weights_file() -> Path | None:
     return find_weights(WEIGHTS) if WEIGHTS in published() else None
 
 
+def network_sha256() -> str:
+    """Give the sha256 of the network in the package, which decides what references give; "" where there is none."""
+    return published()[WEIGHTS].sha256 if WEIGHTS in published() else ""
+
+
 def open_corrector(
     product: Sensor,
     names: Sequence[str],

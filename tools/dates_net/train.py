@@ -29,7 +29,7 @@ from attcr.spec import OTHER_DATES
 from .pool import Sample
 
 CONFIG = ATTCRConfig(
-    in_channels=PLANES, out_channels=2 * BANDS, residual=(), dim=24, blocks=(1, 1, 4, 1, 1), heads=(2, 2, 4, 2, 2)
+    in_channels=PLANES, out_channels=2 * BANDS, residual=(), dim=16, blocks=(1, 1, 4, 1, 1), heads=(2, 2, 4, 2, 2)
 )
 SIZES = {(2, 128): 0.75, (1, 192): 0.25}
 """Crops of a batch and their pixels a side, and how often each is drawn."""

@@ -204,7 +204,8 @@ class Prepared:
             shutil.rmtree(beside, ignore_errors=True)  # found anew: an interrupted run may have left a part
             masks.append(reference.find_clouds(beside, self.scene, self.options.rim))
         thick_only = not isinstance(self.predictor, NoNetwork)
-        colours = colours_of(self.product, [band.name for band in self.scene.bands])
+        own = mask_file(self.whole, self.mask) == self.mask  # a raster of the user's is taken at its word
+        colours = None if own else colours_of(self.product, [band.name for band in self.scene.bands])
         how = (thick_only, colours, self.corrector, self.options.batch)
         filler = Filler(self.scene, self.product, clouds, self.references, masks, *how)
         filler.survey(on_rows)
