@@ -21,7 +21,9 @@ def dates(changed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np
 def found(target: np.ndarray, reference: np.ndarray, gap: np.ndarray) -> np.ndarray:
     evidence = evidence_of(reference, target, gap)
     doubt = Suspicion.of(evidence, self_check(evidence, ["regression"]), COLOURS)
-    return grow(gap, doubt(target, reference, ~gap, 0))
+    hazy, dark = doubt(target, reference, ~gap, 0)
+    assert not (hazy & dark).any()
+    return grow(gap, hazy | dark)
 
 
 def test_haze_and_shadow_beside_a_gap_are_found_and_elsewhere_nothing() -> None:
@@ -53,6 +55,11 @@ def test_what_does_not_touch_a_gap_is_left_and_none_grows_far() -> None:
     gap = np.zeros_like(suspicious)
     gap[:, :2] = True
     assert grow(gap, suspicious).any(axis=0).nonzero()[0].tolist() == list(range(2, 2 + FARTHEST))
+    veil = np.zeros_like(suspicious)
+    veil[:, 5:20] = True
+    assert grow(gap, suspicious & ~veil).any(axis=0).nonzero()[0].tolist() == [2, 3, 4]
+    through = grow(gap, suspicious & ~veil, veil).any(axis=0).nonzero()[0].tolist()
+    assert through == [2, 3, 4, *range(20, 2 + FARTHEST)]
 
 
 def test_nothing_grows_where_there_is_no_gap() -> None:

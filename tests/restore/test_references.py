@@ -306,7 +306,8 @@ def test_what_a_network_is_not_sure_of_is_filled_from_references_too(place: Plac
     classes[:, 100:130, 30:90] = 10  # cirrus
     thin = make(tmp_path / "scl.tif", classes, **UTM)
     options = {"mask": f"scl={thin}", "tile": 64}
-    alone = restore_scene(place.cloudy, tmp_path / "a.tif", Unsure(), options=place.options(**options))
+    with pytest.warns(AttcrWarning, match="do not remove"):
+        alone = restore_scene(place.cloudy, tmp_path / "a.tif", Unsure(), options=place.options(**options))
     both = restore_scene(place.cloudy, tmp_path / "b.tif", Unsure(), options=place.options(place.first, **options))
     assert (read(alone.quality)[0][100:130, 30:90] == LOW_CONFIDENCE).all()
     assert (read(both.quality)[0][100:130, 30:90] == FROM_DATE).all()

@@ -7,6 +7,7 @@ is more likely under the same cloud. So gaps grow into such pixels, over a bound
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,13 @@ class Colours:
     infrared: int
 
 
+class Suspected(NamedTuple):
+    """Pixels (h, W) that look other than the reference says."""
+
+    hazy: NDArray[np.bool_]
+    dark: NDArray[np.bool_]
+
+
 @dataclass(frozen=True)
 class Suspicion:
     """A reference in the target's tones, as ground far from gaps tells them, and what differs from it too much."""
@@ -62,7 +70,7 @@ class Suspicion:
         most = max(TIMES * checked.errors["regression"], LEAST)
         return cls(regression(Seen.of(evidence, near)), most, colours)
 
-    def __call__(self, target: Float32, reference: Float32, known: NDArray[np.bool_], top: int) -> NDArray[np.bool_]:
+    def __call__(self, target: Float32, reference: Float32, known: NDArray[np.bool_], top: int) -> Suspected:
         """Say which of the known pixels (h, W) are under haze or in shadow, by both dates (C, h, W)."""
         rows, cols = np.nonzero(known)
         chosen = [self.colours.blue, self.colours.red, self.colours.infrared]
@@ -76,20 +84,22 @@ class Suspicion:
         meant = _around(ground) / share
         hazy = (blue > self.most) & (blue > GREY * red) & (infrared > -self.most)
         dark = (infrared < -self.most) & (meant + infrared < SHADE * meant) & (red < self.most) & (blue < self.most)
-        found: NDArray[np.bool_] = known & (hazy | dark)
-        return found
+        return Suspected(known & hazy, known & dark)
 
 
-def grow(gap: NDArray[np.bool_], suspicious: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Give the suspicious pixels that a gap reaches in FARTHEST steps through suspicious ones."""
+def grow(
+    gap: NDArray[np.bool_], suspicious: NDArray[np.bool_], through: NDArray[np.bool_] | None = None
+) -> NDArray[np.bool_]:
+    """Give the suspicious pixels that a gap reaches in FARTHEST steps through such ones, or through others."""
     try:
         from scipy.ndimage import binary_dilation
     except ImportError as error:
         raise MissingExtraError("scipy", "scenes") from error
     if not (gap.any() and suspicious.any()):
         return np.zeros_like(gap)
-    reached: NDArray[np.bool_] = binary_dilation(gap, iterations=FARTHEST, mask=gap | suspicious)
-    return reached & ~gap
+    way = gap | suspicious if through is None else gap | suspicious | through
+    reached: NDArray[np.bool_] = binary_dilation(gap, iterations=FARTHEST, mask=way)
+    return reached & suspicious & ~gap
 
 
 def _around(plane: Array) -> Float32:

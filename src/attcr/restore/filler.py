@@ -120,12 +120,14 @@ class Filler:
             gap = rows.weights > 0
             if not gap.any():
                 continue
-            agreed, seen = rows.clear.copy(), np.zeros_like(rows.clear)
+            thin = (rows.cloud > 0) & ~gap & rows.valid  # a network takes haze off it, and leaves shadow
+            agreed, seen = rows.clear | thin, np.zeros_like(rows.clear)
             for i, doubt in enumerate(doubts):
                 shown, sound = self._reference(i, first, last)
-                agreed &= ~sound | doubt(rows.values, shown, rows.clear & sound, first)
+                hazy, dark = doubt(rows.values, shown, (rows.clear | thin) & sound, first)
+                agreed &= ~sound | dark | (hazy & rows.clear)
                 seen |= sound
-            grown[top:bottom] = np.packbits(grow(gap, agreed & seen)[top - first : bottom - first], axis=1)
+            grown[top:bottom] = np.packbits(grow(gap, agreed & seen, thin)[top - first : bottom - first], axis=1)
         self._grown = grown if grown.any() else None
         return self._grown is not None
 
