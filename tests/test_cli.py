@@ -47,7 +47,7 @@ def test_info_prints_both_counts() -> None:
     output = runner.invoke(app, ["info", "--preset", "rice1"]).output
     assert "6,930,060" in output
     assert "53.34 G as the paper counts" in output
-    assert "56.67 G in truth" in output
+    assert "56.67 G with the triangular product" in output
 
 
 def test_info_as_json_can_be_read() -> None:

@@ -127,7 +127,7 @@ def test_a_folder_of_another_evaluation_is_refused_with_what_differs(root: Path,
 
 def test_methods_that_cannot_be_told_apart_or_change_the_size_are_refused(root: Path, tmp_path: Path) -> None:
     benchmark = open_benchmark("pairs", root)
-    with pytest.raises(ConfigError, match="two methods bear one name"):
+    with pytest.raises(ConfigError, match="two methods have the same name"):
         evaluate(benchmark, [HALF_CLEARED, Method("half cleared", HALF_CLEARED.restore)], ["att-cr"], tmp_path / "a")
     cut = Method("cut", lambda sample, _: sample["inputs"][:, 1:])
     with pytest.raises(ShapeError, match=r"cut gave \(3, 31, 32\) for image0, whose reference is \(3, 32, 32\)"):

@@ -86,7 +86,7 @@ def test_a_file_that_differs_gets_no_name(
 def test_what_cannot_be_written_is_refused(weights: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"ends in .pb: name a file .onnx, or .xml for OpenVINO"):
         export(weights, tmp_path / "net.pb")
-    with pytest.raises(ConfigError, match="is no folder"):
+    with pytest.raises(ConfigError, match="is not a folder"):
         export(weights, tmp_path / "none" / "net.onnx")
     (tmp_path / "old.onnx").write_bytes(b"")
     with pytest.raises(ConfigError, match="is exported already"):

@@ -77,7 +77,7 @@ def test_a_url_is_fetched_once_and_loads(server: str, tmp_path: Path) -> None:
 
 
 def test_a_url_that_gives_other_bytes_is_refused_and_nothing_is_kept(server: str, tmp_path: Path) -> None:
-    with pytest.raises(WeightsError, match="came with sha256") as refused:
+    with pytest.raises(WeightsError, match="has sha256") as refused:
         load_model(f"{server}/w.safetensors?signature=secret#sha256={'0' * 64}")
     assert "secret" not in str(refused.value)
     assert not list((tmp_path / "cache" / "attcr").iterdir())
@@ -140,7 +140,7 @@ def test_a_file_that_is_not_what_the_hub_says_is_refused_and_fetched_again(serve
     whole, _Server.content = _Server.content, _Server.content[:-1] + b"x"
     answer = load_from_hub("hf://owner/name", server, tmp_path / "hub")
     assert answer.returncode != 0
-    assert "came with sha256" in answer.stderr
+    assert "has sha256" in answer.stderr
     _Server.content = whole
     assert load_from_hub("hf://owner/name", server, tmp_path / "hub").stdout == "8\n"
 

@@ -259,7 +259,7 @@ def test_only_valid_values_are_judged() -> None:
 def test_floats_that_nobody_named_are_told_and_those_of_a_picture_refused() -> None:
     values = np.linspace(0.01, 0.9, 300, dtype=np.float32).reshape(3, 10, 10)
     everything = np.ones(values.shape, bool)
-    with pytest.warns(AttcrWarning, match="taken for reflectance. If it is a picture.*`sensor=picture`"):
+    with pytest.warns(AttcrWarning, match="count as reflectance. If it is a picture.*`sensor=picture`"):
         check_floats(values, everything)
     eight_bits = (np.arange(300) % 256 / 255).astype(np.float32).reshape(3, 10, 10)
     with pytest.raises(SceneError, match=r"whole 255ths of 1.*say `sensor=picture`"):

@@ -153,7 +153,7 @@ def test_dates_without_clouds_or_with_a_model_are_refused() -> None:
     array, clouds, _ = dates()
     with pytest.raises(ConfigError, match="give `clouds`, and no model"):
         array.attcr.restore(dim="time")
-    with pytest.raises(ConfigError, match="No model came"):
+    with pytest.raises(ConfigError, match="No model was given"):
         array.isel(time=0).attcr.restore()
     with pytest.raises(ShapeError, match="there is no 'when'"):
         array.attcr.restore(dim="when", clouds=clouds)

@@ -86,7 +86,7 @@ def hide_secrets(text: str) -> str:
 def error_text(error: BaseException) -> tuple[str, str]:
     """Give an error's class and its message in one line, without secrets.
 
-    The class is that of the first cause: a scene that could not be fetched is told from one that is refused.
+    The class is that of the first cause: a scene that could not be fetched differs from one that was refused.
     """
     first = error
     while first.__cause__ is not None:

@@ -23,7 +23,7 @@ SIZE = 512
 WEIGHTS = "rgb-thin"
 VEIL = CloudKind(cover=(0.5, 0.5), thickness=(9.0, 9.0), smoothness=(2.0, 2.0), unevenness=(0.0, 0.0), shift=(0.0, 0.0))
 CLOUD = 0.5
-"""Optical thickness from which a pixel is told to be under cloud."""
+"""Optical thickness from which a pixel counts as cloud."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def run_demo(
         before,
         after,
         (
-            "attcr restore photo.png clear.png",
+            "attcr restore photo.png photo_clear.png",
             "attcr restore scene.tif clear.tif",
             "attcr weights",
         ),

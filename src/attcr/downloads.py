@@ -50,7 +50,7 @@ def copy(
         if copied > most:
             raise OSError(f"it holds more than the {most:,} bytes that are taken")
         if time.monotonic() > until:
-            raise TimeoutError(f"it came too slowly: {copied:,} bytes in {seconds:.0f} s")
+            raise TimeoutError(f"it arrived too slowly: {copied:,} bytes in {seconds:.0f} s")
         file.write(piece)
     return copied
 

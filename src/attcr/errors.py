@@ -6,23 +6,23 @@ class AttcrError(Exception):
 
 
 class ConfigError(AttcrError, ValueError):
-    """A setting that cannot be, or that does not fit the others."""
+    """A setting that is invalid, or that does not fit the others."""
 
 
 class ShapeError(AttcrError, ValueError):
-    """An array or tensor of a shape or kind that the callee does not take."""
+    """An array or tensor with the wrong shape or type."""
 
 
 class WeightsError(AttcrError, ValueError):
-    """A weights file that is damaged, of another model, or not of a safe format."""
+    """A weights file that is damaged, belongs to another model, or has an unsafe format."""
 
 
 class DataError(AttcrError, ValueError):
-    """A data set whose content is not what its name promises."""
+    """A data set with wrong or damaged content."""
 
 
 class DataNotFoundError(AttcrError, FileNotFoundError):
-    """Data that is not where it was looked for; the text says how to obtain it."""
+    """Data that was not found; the message says how to get it."""
 
 
 class SceneError(AttcrError, ValueError):
@@ -30,7 +30,7 @@ class SceneError(AttcrError, ValueError):
 
 
 class AllCloudError(SceneError):
-    """A scene of which nothing is seen: all of it is under cloud that the weights do not remove."""
+    """A scene that is completely under cloud that the weights do not remove."""
 
 
 class ManifestError(AttcrError, ValueError):
@@ -38,15 +38,15 @@ class ManifestError(AttcrError, ValueError):
 
 
 class FleetError(AttcrError, RuntimeError):
-    """A run over many scenes that cannot begin or go on."""
+    """A run over many scenes that cannot start or continue."""
 
 
 class MissingExtraError(AttcrError, ImportError):
-    """An optional library that is not installed; the text is the install line."""
+    """An optional library that is not installed; the message is the install line."""
 
     def __init__(self, library: str, extra: str) -> None:
         super().__init__(f"{library} is needed here and is not installed. Run: pip install 'attcr[{extra}]'")
 
 
 class AttcrWarning(UserWarning):
-    """A setting without effect, or a result to be read with care."""
+    """A setting without effect, or a result to read with care."""

@@ -4,7 +4,7 @@
     report.json          the same numbers, all of them
     images-PROTOCOL.csv  one row per image; a table never mixes two protocols
     figures/             best, median and worst image; gain of each image
-    rows.jsonl           what has been scored so far: an interrupted run goes on from here
+    rows.jsonl           what has been scored so far: an interrupted run continues from here
     run.log              when, how long: the only file that differs between two runs
 
 Scores are in units where 1 is the peak (8-bit 255, or digital number 10000), whatever the model's range.
@@ -95,7 +95,7 @@ def open_benchmark(
 
 @dataclass(frozen=True)
 class Method:
-    """Something that restores a sample, with the name and origin its rows will bear."""
+    """Something that restores a sample, with the name and origin for its rows."""
 
     name: str
     restore: Callable[[Sample, InputSpec], Tensor]
@@ -193,7 +193,9 @@ def evaluate(
     rules, class_rules = _named(protocols, benchmark)
     methods = [*methods, *(baseline for baseline in (COPY, MEAN_COLOUR) if baseline not in methods)]
     if len({method.name for method in methods}) < len(methods):
-        raise ConfigError(f"two methods bear one name: {some([method.name for method in methods])}; rename a file.")
+        raise ConfigError(
+            f"two methods have the same name: {some([method.name for method in methods])}; rename a file."
+        )
     for method in methods:
         _check_fit(method, benchmark)
     folder = Path(out)
@@ -277,11 +279,11 @@ class _Rows:
             if differing:
                 raise ConfigError(
                     f"{path.parent} holds an evaluation that differs in its {' and '.join(differing)}: "
-                    "give another folder, or remove it to begin anew."
+                    "give another folder, or remove it to start again."
                 )
             self.done = lines[1:]
             if [row["name"] for row in self.done] != list(names[: len(self.done)]):
-                raise DataError(f"{path} does not hold the images in their order: remove it to begin anew.")
+                raise DataError(f"{path} does not hold the images in their order: remove it to start again.")
         self._file = path.open("r+b" if path.exists() else "w+b")
         self._file.truncate(len(kept))
         self._file.seek(len(kept))

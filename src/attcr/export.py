@@ -51,7 +51,7 @@ def export(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> Ex
     if weights.suffix.lower() in (".onnx", ".xml"):
         raise ConfigError(f"{weights} is exported already: give the .safetensors file that it was made from.")
     if not path.parent.is_dir():
-        raise ConfigError(f"{path.parent} is no folder: make it first, or name another.")
+        raise ConfigError(f"{path.parent} is not a folder: make it first, or name another.")
     network = network_from_weights(weights)
     torch = open_predictor(weights, backend="torch")
     if kind == ".onnx":

@@ -31,13 +31,13 @@ class StageGate:
     gate: Array
     """(C, H, W), the factors as they are: neither bounded nor normalised."""
     before: Array
-    """(C, H, W), what the attention gave; times `gate` is what goes on."""
+    """(C, H, W), the attention's output before the gate."""
     brightness: Array
     """(H, W), the input's mean over the bands that are restored: where a cloud is thick it is high."""
 
     @property
     def after(self) -> Array:
-        """What goes on, (C, H, W)."""
+        """The attention's output after the gate, (C, H, W)."""
         return self.before * self.gate
 
     @property
@@ -84,7 +84,7 @@ class GateTrace:
     """One image on its way through the network; images are (C, H, W) in the model's range."""
 
     cloudy: Array
-    """The bands that are restored, as they came."""
+    """The bands to restore, before restoring."""
     restored: Array
     stages: tuple[StageGate, ...]
     spec: InputSpec
@@ -98,7 +98,7 @@ class GateTrace:
 def trace_gates(model: nn.Module, image: Tensor) -> GateTrace:
     """Restore an image (S, H, W) and keep what the gate of each stage's last block did to it.
 
-    The network says what it takes by its `spec`, as one that `load_model` gave does.
+    The network needs a `spec`, as those from `load_model` have.
     """
     if not isinstance(model, ATTCR) or not model.config.gate:
         raise ConfigError("this network was made without a gate (gate=False); there is nothing to show")
@@ -141,7 +141,9 @@ def trace_files(model: nn.Module, paths: Sequence[Path]) -> dict[str, GateTrace]
     """Trace 8-bit pictures, each under its name without ending."""
     names = [path.stem for path in paths]
     if len(set(names)) < len(names):
-        raise ConfigError(f"images {', '.join(map(str, paths))}: no two may have the same name, figures bear it")
+        raise ConfigError(
+            f"images {', '.join(map(str, paths))}: no two may have the same name, because figures are named after them"
+        )
     spec, traces = _spec_of(model), {}
     for path in paths:
         image = read_image(path)

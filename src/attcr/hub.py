@@ -51,13 +51,13 @@ def _from_hub(address: re.Match[str], digest: str) -> Path:
 
         path = Path(background(download).result(timeout=seconds_for(size)))
     except NotInTimeError as error:
-        raise WeightsError(f"{address[0]}: {file} came too slowly from the Hub: try again later") from error
+        raise WeightsError(f"{address[0]}: {file} arrived too slowly from the Hub: try again later") from error
     except LocalEntryNotFoundError as error:
         raise WeightsError(
             f"{address[0]}: the Hub cannot be reached, and {file} is not in this machine's cache: check the connection"
         ) from error
     except Exception as error:  # the client's transport has errors of its own, which are of no common kind
-        raise WeightsError(f"{address[0]}: {file} cannot be had from the Hub: {_first_line(error)}") from error
+        raise WeightsError(f"{address[0]}: {file} cannot be fetched from the Hub: {_first_line(error)}") from error
     kept = path.resolve().name  # the Hub's cache names large files by the sha256 that the Hub keeps
     found = sha256(path)
     if _SHA256.fullmatch(kept) and found != kept:
@@ -71,7 +71,7 @@ def _from_hub(address: re.Match[str], digest: str) -> Path:
 
 
 def _size_on_hub(address: re.Match[str], file: str) -> int:
-    """Give the size of a file as the Hub tells it; the most that is taken where it cannot be asked."""
+    """Give the size of a file on the Hub; the largest size allowed if the Hub cannot be reached."""
     url = huggingface_hub.hf_hub_url(address["repo"], file, revision=address["revision"])
     with suppress(Exception):  # the download says it, or finds it in the cache
         size = huggingface_hub.get_hf_file_metadata(url).size
@@ -149,7 +149,7 @@ def _refuse_large(size: int) -> None:
 
 
 def _mismatch(source: str, found: str, due: str, advice: str) -> WeightsError:
-    return WeightsError(f"{source}: came with sha256 {found}, expected {due}. {advice}")
+    return WeightsError(f"{source}: has sha256 {found}, expected {due}. {advice}")
 
 
 def _first_line(error: BaseException) -> str:

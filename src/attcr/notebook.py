@@ -60,11 +60,11 @@ class Comparison:
 
 
 def show(before: Any, after: Any, *, quality: Any = None, bands: Sequence[int] | None = None) -> Comparison:
-    """Give before and after to look at, stretched alike.
+    """Show before and after with the same stretch.
 
-    Each is a raster's path, an array or tensor (C, H, W), a Pillow image, or what `restore_scene` and `restore_array`
-    gave, which bring their quality. `bands` are those shown as red, green and blue, numbers from 1; without them the
-    ones of these names, else the first three.
+    Each is a raster's path, an array or tensor (C, H, W), a Pillow image, or a result of `restore_scene` or
+    `restore_array`, which is shown with its quality. `bands` are the numbers, from 1, of those shown as red, green and
+    blue; by default the bands of these names, or the first three.
     """
     if isinstance(after, RestoreResult):
         after, quality = after.target, after.quality if quality is None else quality

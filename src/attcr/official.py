@@ -54,7 +54,7 @@ def from_official(state_dict: Mapping[str, Any], *, heads: tuple[int, ...] = OFF
     """
     params = state_dict.get("params", state_dict)
     if not isinstance(params, Mapping) or not params or not all(isinstance(t, Tensor) for t in params.values()):
-        raise WeightsError("expected a dict of tensors, or {'params': such a dict}, from the authors' code")
+        raise WeightsError("expected a dict of tensors, or {'params': a dict of tensors}, from the authors' code")
     tensors: dict[str, Tensor] = {}
     for key, tensor in params.items():
         tensors[_our_name(key)] = tensor

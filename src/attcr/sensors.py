@@ -246,7 +246,7 @@ def check_values(sensor: Sensor, values: Array, valid: NDArray[np.bool_]) -> Non
     if counted and sensor.offset < 0 and float(np.mean(seen * sensor.scale + sensor.offset < 0)) > 0.5:
         raise SceneError(
             f"More than half of the scene's values are below reflectance 0 as {sensor.name}: its offset of "
-            f"{sensor.offset:g} was already taken out, or never put in; name the plain product with `sensor`."
+            f"{sensor.offset:g} was already subtracted, or never added; name the plain product with `sensor`."
         )
 
 
@@ -264,8 +264,8 @@ def check_floats(values: Array, valid: NDArray[np.bool_]) -> None:
             "`sensor=picture` (or `sensor=reflectance`, if you are sure)."
         )
     warnings.warn(
-        "Nothing says what the scene's floats are: they are taken for reflectance. If it is a picture, whose white is "
-        "1, say `sensor=picture`; `sensor=reflectance` ends this warning.",
+        "The scene does not say what its floats are, so they count as reflectance. If it is a picture, whose white is "
+        "1, say `sensor=picture`; `sensor=reflectance` turns this warning off.",
         AttcrWarning,
         stacklevel=4,
     )

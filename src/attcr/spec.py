@@ -47,12 +47,12 @@ class Slot:
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What a network takes and gives. It is stored in the weights file; nothing is told from a channel count."""
+    """What a network takes and gives. It is stored in the weights file; nothing is guessed from a channel count."""
 
     slots: tuple[Slot, ...]
     """The planes of the input, in order."""
     outputs: tuple[str, ...]
-    """The bands that come out, in order, by the names of their slots."""
+    """The bands of the output, in order, by the names of their slots."""
     products: tuple[str, ...]
     """The products that it takes."""
     gsd: tuple[float, float]
@@ -62,11 +62,11 @@ class InputSpec:
     spread: bool = False
     """Whether a predicted spread follows the bands: for each the logarithm of the expected absolute error."""
     spread_factor: float = 1.0
-    """What makes the predicted spread true on held-out images: it is multiplied by this."""
+    """Factor that calibrates the predicted spread on held-out images."""
     spread_floor: float = 0.0
-    """Reflectance that is added to it as an independent error: what the network cannot see it is wrong by."""
+    """Error in reflectance that the network cannot foresee; it is added to the spread as an independent error."""
     only_light: bool = False
-    """Whether it removes a veil's light and nothing else: then no neighbourhood becomes brighter in every band."""
+    """Whether it only removes light: then no neighbourhood may become brighter in every band."""
     corrects_references: bool = False
     """Whether it corrects other dates of a place inside gaps (`attcr.dates`) and restores no scene by itself."""
 
@@ -102,7 +102,7 @@ class InputSpec:
         return self.of_kind("band")
 
     def positions(self, names: Iterable[str]) -> list[int]:
-        """Say which planes of the input bear these names."""
+        """Say which planes of the input have these names."""
         places = {slot.name: i for i, slot in enumerate(self.slots)}
         return [places[name] for name in names]
 
@@ -138,7 +138,7 @@ class InputSpec:
         return max(self.bands[0].high / PICTURE_WHITE, 1.0)
 
     def pick(self, have: Sequence[Slot]) -> list[int | None]:
-        """Say which of the planes at hand goes into each slot; None into an optional one that is not there.
+        """Say which plane goes into each slot; None for an optional one that is missing.
 
         Planes are found by name. What is missing, or scaled to another range, is refused with what came and what is
         wanted.
@@ -216,8 +216,8 @@ class InputSpec:
             wanted = " ".join(slot.name for slot in self.bands if not slot.optional) or "at least one of theirs"
             came = f"bands are {_listed(names)}" if any(names) else f"{len(names)} bands have no names"
             raise SceneError(
-                f"The scene's {came} and the weights take {wanted}: take other weights or, where the scene's bands "
-                "are these by another name, say which with `bands`, by name or number from 1."
+                f"The scene's {came} and the weights take {wanted}: use other weights or, if the scene has these "
+                "bands under other names, say which with `bands`, by name or number from 1."
             )
         return places
 

@@ -4,7 +4,7 @@ The ground, the sun and the air change between two dates, so the raw difference 
 than cloud: on CloudSEN12's deserts 0.048 of reflectance where there is none. `two-dates` therefore brings each image,
 the input and what a method made of it, onto the clear date by a line for each band, fitted to the pixels that are clear
 on both dates, each side by its own. What then remains on those very pixels is the floor, and no method can be expected
-to come below it under cloud. Errors are told by the classes of a mask (`attcr.data.dates`); every pixel counts alike.
+to come below it under cloud. Errors are reported by the classes of a mask (`attcr.data.dates`); all pixels count alike.
 """
 
 import math
@@ -152,7 +152,7 @@ def summarise(
 ) -> dict[str, Any]:
     """Give what a report says of a protocol by class; `scores` are those of the images by method, the subject's first.
 
-    `copied` names the method that leaves the input as it is: the floor is what is left of it on the pixels that the
+    `copied` names the method that leaves the input as it is: the floor is its error on the pixels that the
     lines were fitted to.
     """
     subject = next(iter(scores))

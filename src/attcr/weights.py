@@ -157,10 +157,10 @@ def save_model(
     spec: InputSpec | None = None,
     provenance: Mapping[str, Any] | None = None,
 ) -> str:
-    """Write a network's weights with its config, spec, provenance and a digest of it all; give the file's sha256.
+    """Write a network's weights with its config, spec, provenance and a digest of everything; returns the sha256.
 
     The spec is the network's own (`model.spec`, as `load_model` gives it) unless one is given. `provenance` is
-    anything JSON can hold: training recipe, split, scores. The file appears under its name only when it is whole.
+    anything JSON can hold: training recipe, split, scores. The file appears under its name only when it is complete.
     """
     import safetensors.torch
 
@@ -201,9 +201,9 @@ def list_models() -> list[str]:
 
 
 def load_model(source: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> nn.Module:
-    """Give a network ready for inference, in float32 on a device, by anything that `find_weights` takes.
+    """Load a network for inference, in float32, from a published name, a path, hf:// or a URL.
 
-    Its `config` are its settings and its `spec` says what it takes and gives.
+    Its `config` holds its settings, and its `spec` says what it takes and gives.
     """
     import safetensors.torch
     import torch
@@ -269,7 +269,7 @@ def _filled(drawn: nn.Module, tensors: dict[str, Tensor]) -> nn.Module | None:
 
 
 def read_header(source: str | os.PathLike[str]) -> WeightsHeader:
-    """Check that a file is whole and ours, and give what it says of itself; no tensor is built."""
+    """Read what a weights file says about itself, after checking that it is complete; no tensor is built."""
     path = find_weights(source) if not isinstance(source, Path) else source
     return _header_of(_read(path)[1]["__metadata__"], path)
 
@@ -291,8 +291,9 @@ def _header_of(metadata: Mapping[str, str], path: Path) -> WeightsHeader:
             raise ConfigError("config and provenance must be JSON objects")
         if metadata["format"] == FORMAT_WITHOUT_SPEC:
             warnings.warn(
-                f"{path}: saved before weights said what they take ({FORMAT_WITHOUT_SPEC}). It is taken for what its "
-                "channels used to stand for; save it again with attcr.save_model(model, path, spec=...).",
+                f"{path}: saved by an old version that did not store what weights take ({FORMAT_WITHOUT_SPEC}). "
+                "Its bands are assumed from its number of channels; save it again with "
+                "attcr.save_model(model, path, spec=...).",
                 AttcrWarning,
                 stacklevel=4,
             )
@@ -310,7 +311,7 @@ def _implied_spec(config: Mapping[str, Any]) -> InputSpec:
     if (inputs, outputs) == (3, 3):
         return TRUE_COLOUR
     if inputs != outputs:
-        raise ConfigError(f"what its {inputs} inputs stand for cannot be told")
+        raise ConfigError(f"the meaning of its {inputs} inputs is unknown")
     names = tuple(f"band {number}" for number in range(1, inputs + 1))
     return replace(TRUE_COLOUR, slots=band_slots(names, high=TRUE_COLOUR.slots[0].high), outputs=names)
 
@@ -327,7 +328,7 @@ def _read(path: Path) -> tuple[bytes, dict[str, Any]]:
     content = path.read_bytes()
     header, data = _parts(content)
     if _digest_of(header, data) != header["__metadata__"]["sha256"]:
-        raise WeightsError(f"{path}: its bytes are not those that were saved. Fetch it again")
+        raise WeightsError(f"{path}: it was changed or damaged after it was saved. Download it again")
     return content, header
 
 

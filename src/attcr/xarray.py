@@ -80,7 +80,9 @@ class RestoreAccessor:
                 raise ConfigError("`dim` fills dates from each other: give `clouds`, and no model.")
             return _fill_dates(self._array, dim, clouds, options)
         if model is None:
-            raise ConfigError("No model came: name weights, or fill dates from each other with `dim` and `clouds`.")
+            raise ConfigError(
+                "No model was given: name weights, or fill dates from each other with `dim` and `clouds`."
+            )
         band, row, col = self._dims()
         predictor = open_predictor(model, device=options.device, dtype=options.dtype, backend=options.backend)
         array = self._array.transpose(band, row, col)

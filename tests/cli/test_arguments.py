@@ -33,7 +33,7 @@ def test_help_shows_no_types_of_python(command: list[str]) -> None:
 
 @pytest.mark.parametrize("command", ["restore", "weights"])
 def test_help_names_every_product(command: str) -> None:
-    assert f"does not tell: {', '.join(SENSORS)}." in words(runner.invoke(app, [command, "--help"]).output)
+    assert f"does not say it: {', '.join(SENSORS)}." in words(runner.invoke(app, [command, "--help"]).output)
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_the_command_shows_counts_rates_and_classes(made: Store) -> None:
     assert shown.splitlines()[:5] == [
         "4 of 12 scenes done, 3 quarantined, 5 left",
         "9.0 megapixels in 0.02 worker-hours",
-        "0.01 scenes a second of late, time left 6 min",
+        "0.01 scenes per second recently, time left 6 min",
         "         2  SceneError",
         "         1  TimeoutError",
     ]

@@ -184,9 +184,9 @@ def test_planned_references_fill_a_fleets_scenes_as_named_ones_fill_one(tmp_path
 
 
 def test_a_fleet_does_not_search_and_a_changed_reference_is_other_work(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="`references` of fleet plan"):
+    with pytest.raises(ConfigError, match="let `attcr fleet plan` find"):
         options_of(Work("a", ("a.tif",)), RestoreOptions(references="auto"))
-    with pytest.raises(ConfigError, match="`references` of fleet plan"):
+    with pytest.raises(ConfigError, match="let `attcr fleet plan` find"):
         options_of(Work("a", ("a.tif",), options='{"references": ["auto:2"]}'), RestoreOptions())
     path = tmp_path / "r.tif"
     path.write_bytes(b"1")

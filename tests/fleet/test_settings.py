@@ -47,7 +47,10 @@ def test_settings_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
         ({"nodata": "x"}, r"^The option nodata is 'x'; expected float or None\.$"),
         ({"bands": 1.5}, r"^The option bands is 1\.5; expected a list of str or str or None\.$"),
         ({"dtype": 8}, r"^The option dtype is 8; expected auto or float32 or bfloat16 or float16\.$"),
-        ({"dtype": "auto"}, r"^The option dtype is 'auto', by which machines may differ: name float32 or bfloat16\.$"),
+        (
+            {"dtype": "auto"},
+            r"^The option dtype is 'auto', which differs between machines: name float32 or bfloat16\.$",
+        ),
         ({"tyle": 64}, r"^There is no option 'tyle'; expected one of tile, overlap, "),
     ],
 )

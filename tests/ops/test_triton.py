@@ -30,14 +30,15 @@ def test_under_the_interpreter() -> None:
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
-def test_chunks_are_of_32_tokens_on_sm_8x_and_in_float32() -> None:
+def test_chunks_are_smaller_on_sm_8x_and_in_float32() -> None:
     from attcr.ops.triton import Target
 
-    half = (torch.bfloat16, torch.float16)
-    for target in (Target("cuda", 9), Target("cuda", 10), Target("cuda", 12), Target("hip", 9), Target("hip", 8)):
-        assert [target.chunk(dtype) for dtype in half] == [64, 64]
-        assert target.chunk(torch.float32) == 32
-    assert [Target("cuda", 8).chunk(dtype) for dtype in (*half, torch.float32)] == [32, 32, 32]
+    def chunks(target: Target) -> list[int]:
+        return [target.chunk(dtype) for dtype in (torch.bfloat16, torch.float16, torch.float32)]
+
+    assert chunks(Target("cuda", 8)) == [32, 32, 16]
+    assert [chunks(Target("cuda", major)) for major in (9, 10, 12)] == [[64, 64, 16]] * 3
+    assert [chunks(Target("hip", major)) for major in (8, 9)] == [[64, 64, 32]] * 2
 
 
 def test_products_keep_as_much_as_the_tokens_have() -> None:
@@ -140,10 +141,12 @@ def fits(made: dict[str, Any], stack: int) -> bool:
 
 
 @pytest.mark.parametrize("target", SHARED)
-def test_the_largest_kernels_compile_and_keep_to_registers(target: str) -> None:
-    """In bfloat16, with heads of 48 numbers: what the networks of the paper have, and more than the published."""
-    for made in compiled(*((target, "bfloat16", 48, kernel) for kernel in KERNELS)):
-        assert fits(made, stack=64), made
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_the_largest_kernels_compile_and_keep_to_registers(target: str, dtype: str) -> None:
+    """With heads of 48 numbers: what the networks of the paper have, and more than the published."""
+    stack = 512 if (target, dtype) == ("sm_80", "float32") else 64
+    for made in compiled(*((target, dtype, 48, kernel) for kernel in KERNELS)):
+        assert fits(made, stack=stack), made
         products = "".join(made["products"])
         assert made["kernel"] == "_scan" or ("mfma" if target == "gfx942" else "tf32") in products, made
         assert "bf16" not in products
@@ -151,7 +154,7 @@ def test_the_largest_kernels_compile_and_keep_to_registers(target: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", SHARED)
-@pytest.mark.parametrize(("dtype", "dim"), [("bfloat16", 12), ("bfloat16", 24), ("float32", 12), ("float32", 48)])
+@pytest.mark.parametrize(("dtype", "dim"), [("bfloat16", 12), ("bfloat16", 24), ("float32", 12), ("float32", 24)])
 def test_all_kernels_of_published_networks_compile(target: str, dtype: str, dim: int) -> None:
     for made in compiled(*((target, dtype, dim, kernel) for kernel in KERNELS)):
-        assert fits(made, stack=64 if dtype == "bfloat16" else 1024), made
+        assert fits(made, stack=64), made

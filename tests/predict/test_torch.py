@@ -119,7 +119,7 @@ def test_the_planes_of_a_spread_follow_the_bands() -> None:
 def test_what_cannot_be_asked_is_refused() -> None:
     with pytest.raises(ConfigError, match="does not say what it takes"):
         open_predictor(ATTCR(TINY))
-    with pytest.raises(ConfigError, match="is no predictor"):
+    with pytest.raises(ConfigError, match="is not a predictor"):
         open_predictor(3)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="cannot go to device 'nowhere'"):
         open_predictor(Half(), device="nowhere")

@@ -210,7 +210,7 @@ def test_a_reference_under_an_even_veil_is_used_but_for_its_thick_cloud(
     options = place.options(veiled, reference_mask=f"scl={mask}", unseen="keep")
     with pytest.warns(AttcrWarning) as said:
         result = restore_scene(place.cloudy, place.folder / "out.tif", "none", options=options)
-    assert any("lies under thin cloud as a whole" in str(one.message) for one in said) == used
+    assert any("is completely under thin cloud" in str(one.message) for one in said) == used
     quality = read(result.quality)[0]
     assert place.gap[40, 60]
     assert quality[40, 60] == CLOUD_LEFT

@@ -67,7 +67,7 @@ def test_a_changed_file_behind_a_vrt_starts_anew(tmp_path: Path, same_time: bool
     flat(source, 200)
     if same_time:
         os.utime(source, ns=(then, then))
-    with pytest.warns(AttcrWarning, match="starting anew"):
+    with pytest.warns(AttcrWarning, match="starting again"):
         resume(tmp_path / "in.vrt", tmp_path / "o.tif", options())
     assert (read(tmp_path / "o.tif") == 100).all()
 
@@ -81,7 +81,7 @@ def test_a_changed_mask_starts_anew(tmp_path: Path, mask: str) -> None:
     given = options(mask=mask.format(path), dilate=0, feather=0)
     interrupt(source, tmp_path / "o.tif", given)
     make(path, clouds[:, :, ::-1])
-    with pytest.warns(AttcrWarning, match="starting anew"):
+    with pytest.warns(AttcrWarning, match="starting again"):
         resume(source, tmp_path / "o.tif", given)
     quality = read(tmp_path / "o_quality.tif")[0]
     assert np.array_equal(quality > 1, clouds[0, :, ::-1] > 0)
@@ -108,7 +108,7 @@ def test_a_changed_file_on_a_server_starts_anew_and_the_same_goes_on(tmp_path: P
         assert resume(f"{address}/in.tif?sig=2", tmp_path / "o.tif", options()).resumed_row > 0
         interrupt(f"{address}/in.tif", tmp_path / "p.tif", options())
         os.utime(source, (1.1e9, 1.1e9))
-        with pytest.warns(AttcrWarning, match="starting anew"):
+        with pytest.warns(AttcrWarning, match="starting again"):
             assert resume(f"{address}/in.tif", tmp_path / "p.tif", options()).resumed_row == 0
 
 
@@ -118,7 +118,7 @@ def test_what_a_server_does_not_tell_of_is_not_resumed(tmp_path: Path, monkeypat
     monkeypatch.setattr("attcr.restore.inputs._of_server", lambda _: None)
     with serve(tmp_path / "served") as address:
         interrupt(f"{address}/in.tif", tmp_path / "o.tif", options())
-        with pytest.warns(AttcrWarning, match="does not tell"):
+        with pytest.warns(AttcrWarning, match="does not say"):
             assert resume(f"{address}/in.tif", tmp_path / "o.tif", options()).resumed_row == 0
 
 
@@ -201,7 +201,7 @@ def test_a_damaged_working_folder_is_told_and_the_work_starts_anew(tmp_path: Pat
     source = flat(tmp_path / "in.tif", 10)
     interrupt(source, tmp_path / "o.tif", options())
     DAMAGE[damage](tmp_path / ".o.tif.attcr")
-    with pytest.warns(AttcrWarning, match="is damaged: starting anew"):
+    with pytest.warns(AttcrWarning, match="is damaged: starting again"):
         result = resume(source, tmp_path / "o.tif", options())
     assert result.resumed_row == 0
     assert (read(tmp_path / "o.tif") == 5).all()
@@ -214,7 +214,7 @@ def test_clouds_that_became_zeros_start_anew(tmp_path: Path) -> None:
     given = options(mask=str(mask))
     interrupt(source, tmp_path / "o.tif", given)
     _zero("clouds.tif")(tmp_path / ".o.tif.attcr")
-    with pytest.warns(AttcrWarning, match="is damaged: starting anew"):
+    with pytest.warns(AttcrWarning, match="is damaged: starting again"):
         assert resume(source, tmp_path / "o.tif", given).resumed_row == 0
     assert (read(tmp_path / "o.tif") == 5).all()
 

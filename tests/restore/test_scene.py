@@ -359,7 +359,7 @@ def test_what_other_work_left_behind_is_not_taken_up(tmp_path: Path) -> None:
 
     with pytest.raises(KilledError):
         restore_scene(source, tmp_path / "out.tif", Same(), options=options(), resume=True, progress=stop)
-    with pytest.warns(AttcrWarning, match="starting anew"):
+    with pytest.warns(AttcrWarning, match="starting again"):
         result = restore_scene(source, tmp_path / "out.tif", Smooth(), options=options(), resume=True)
     assert result.resumed_row == 0
 

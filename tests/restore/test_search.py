@@ -119,7 +119,7 @@ def test_where_no_date_helps_the_cloud_is_left_and_said_so(catalog: Catalog) -> 
         result = catalog.restore(options={"reference_days": 1})
     texts = [str(one.message) for one in said]
     assert any("No date within 1 days sees the ground" in text for text in texts)
-    assert any("left as it came" in text for text in texts)
+    assert any("stays in the image" in text for text in texts)
     quality = read(result.quality)[0]
     cloud = scl_with(LEFT, RIGHT).repeat(2, 0).repeat(2, 1) == 9
     assert set(quality[cloud]) == {CLOUD_LEFT}
@@ -175,7 +175,7 @@ def test_a_resumed_run_with_another_span_searches_again(catalog: Catalog) -> Non
 def test_what_has_no_catalog_is_refused_with_what_to_do(catalog: Catalog, served: Catalog, tmp_path: Path) -> None:
     options = RestoreOptions(references="auto", sensor="s2-l2a", mask="auto", bands="1,1,1")
     plain = next(served.folder.glob("*/B03.tif"))
-    with pytest.raises(SceneError, match="is no STAC item"):
+    with pytest.raises(SceneError, match="is not a STAC item"):
         restore_scene(plain, tmp_path / "o.tif", "none", options=options)
     alone = tmp_path / "alone.json"
     alone.write_text(json.dumps({**catalog.items[0], "links": []}))

@@ -328,7 +328,7 @@ def scl_scene(folder: Path, scl: np.ndarray) -> tuple[Path, str]:
 
 @pytest.mark.parametrize(
     ("unseen", "became", "value"),
-    [("keep", "left as it came", 2000), ("fill", "painted", 2500), ("nodata", "became no data", 0)],
+    [("keep", "stays in the image", 2000), ("fill", "painted", 2500), ("nodata", "became no data", 0)],
 )
 def test_the_share_of_cloud_that_is_left_is_told(tmp_path: Path, unseen: Any, became: str, value: int) -> None:
     scl = np.full((40, 48), 4)

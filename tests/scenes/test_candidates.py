@@ -151,6 +151,6 @@ def test_a_search_goes_page_by_page_to_its_end(tmp_path: Path, monkeypatch: pyte
         some = search_items(api, ["c"], datetime="2020-06-02/2020-06-03", bbox=[15, 48, 17, 50])
         assert sorted(item["id"] for item in some) == ["s1", "s2"]
         assert len(list(search_items(api, ["c"], most=3))) == 3
-        with pytest.raises(SceneError, match="are no dates"):
+        with pytest.raises(SceneError, match="are not dates"):
             list(search_items(api, ["c"], datetime="yesterday"))
     assert interval_of("2024-06-01/..") == "2024-06-01T00:00:00Z/.."

@@ -29,7 +29,7 @@ def test_a_path_that_is_no_raster_is_refused_with_its_reason(tmp_path: Path) -> 
         ("nowhere.tif", "does not exist"),
         ("empty.tif", "0 bytes"),
         ("text.tif", "cannot be opened as a raster"),
-        ("link.tif", "mend the link"),
+        ("link.tif", "repair the link"),
         ("", "is not a file"),
     ):
         with pytest.raises(SceneError, match=reason):
@@ -48,7 +48,7 @@ def test_a_reading_error_becomes_one_sentence_and_ours_stays(tmp_path: Path) -> 
 
 def test_a_raster_that_lies_nowhere_is_refused(tmp_path: Path) -> None:
     path = make(tmp_path / "in.tif", np.full((1, 2, 3), 7, np.uint8), transform=Affine(10, 0, np.nan, 0, -10, np.nan))
-    with pytest.raises(SceneError, match=r"lies nowhere: its corner is at \(nan, nan\)"):
+    with pytest.raises(SceneError, match=r"has no valid position: its corner is at \(nan, nan\)"):
         open_dataset(str(path), "never")
 
 

@@ -18,7 +18,7 @@ from attcr.serve.settings import Limits
 from attcr.serve.worker import Bench, WorkerSettings
 from fake_fleets import host, told
 from fake_scenes import UTM, make, noise
-from fake_services import as_user, ask, begin, ended, problem, quick_server, send, tiff
+from fake_services import QUICK, answers, as_user, ask, begin, command, ended, problem, quick_server, send, tiff
 
 SMALL = Limits(upload_bytes=200_000, stored_bytes=500_000, body_bytes=20_000, jobs=3)
 VRT = b'<VRTDataset rasterXSize="1" rasterYSize="1"><VRTRasterBand><SourceFilename>/etc/passwd</SourceFilename>'
@@ -294,6 +294,47 @@ def test_a_body_that_is_no_request_is_refused(guarded: TestClient, body: bytes) 
     answer = guarded.post("/processes/restore/execution", content=body)
     assert answer.status_code == 400, answer.text
     assert problem(answer)["type"] == "InvalidParameterValue"
+
+
+@pytest.fixture(scope="module")
+def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
+    """A server as the command runs it: its process and port."""
+    with command(tmp_path_factory.mktemp("headers") / "store", worker=QUICK) as (process, url), answers(url, 240):
+        yield process.pid, int(url.rpartition(":")[2])
+
+
+def head(*lines: bytes) -> bytes:
+    return b"\r\n".join([b"GET /jobs HTTP/1.1", b"Host: 127.0.0.1", *lines, b"", b""])
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        head(b"X-Large: " + b"a" * (1 << 20)),
+        head(*(b"X-%d: a" % number for number in range(50_000))),
+        head(*([b"Cookie: " + b"a" * 4000] * 200)),
+        head(b"a" * (1 << 20)),
+        b"GET /" + b"a" * (1 << 20) + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"GET /jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Endless: " + b"a" * (64 << 20),
+    ],
+    ids=["a header of 1 MB", "50,000 headers", "200 cookies", "no colon", "a path of 1 MB", "a header without an end"],
+)
+def test_huge_headers_are_refused_and_take_no_memory(listening: tuple[int, int], request_: bytes) -> None:
+    pid, port = listening
+    psutil = pytest.importorskip("psutil")
+    before = psutil.Process(pid).memory_info().rss
+    got = b""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        try:
+            connection.sendall(request_)
+            got = connection.recv(1 << 16)
+        except (ConnectionResetError, BrokenPipeError):
+            pass  # it hung up on us
+    assert not got or got.startswith((b"HTTP/1.1 400", b"HTTP/1.1 414", b"HTTP/1.1 431")), got[:200]
+    assert psutil.Process(pid).memory_info().rss - before < 16 << 20
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
 
 
 def test_one_user_cannot_take_the_queue(guarded: TestClient) -> None:

@@ -1,10 +1,8 @@
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
-from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from starlette.testclient import TestClient
 
 from attcr.restore.walk import QUALITY_COLOURS, QUALITY_NAMES
 from attcr.serve.viewer import FOLDER, MAPLIBRE, POLICY
+from browsers import PATIENCE, browses, empty_page
 from fake_scenes import UTM
 from fake_services import KEYS, QUICK, begin, command, ended, quick_server, tiff
 
@@ -28,14 +27,8 @@ MAPLIBRE_FILES = {
     "maplibre-gl.mjs": "e02cb08c572fd0950a75343cd558099c2a1dbbaf67f26b0c96f115431962d1ae",
 }
 """sha256 of what `npm pack maplibre-gl@6.17.0` gives."""
-CHROMIUM = shutil.which("chromium")
-browses = pytest.mark.skipif(
-    CHROMIUM is None or find_spec("playwright") is None,
-    reason="needs Debian's chromium and playwright: apt-get install chromium && pip install playwright",
-)
 PLACE = {"x": 420, "y": 250}
 """Of the map: on the scene, and beside the slider's handle."""
-PATIENCE = 240_000  # milliseconds, for machines with much else to do
 
 
 def test_maplibre_is_as_npm_has_it() -> None:
@@ -104,26 +97,11 @@ def hazy(path: Path, size: int = 192) -> np.ndarray:
 @contextmanager
 def page_of(url: str, **settings: Any) -> Iterator[Any]:
     """The viewer in Chromium, which reaches this machine alone; at the end, what it did wrong."""
-    from playwright.sync_api import sync_playwright
-
-    flags = ["--no-sandbox", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
-    cut_off = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
-    with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=[*flags, cut_off])
-        context = browser.new_context(viewport={"width": 1100, "height": 700}, **settings)
-        context.set_default_timeout(PATIENCE)
-        page = context.new_page()
-        told: list[str] = []
-        asked: list[str] = []
-        page.on("console", lambda message: told.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: told.append(f"error: {error}"))
-        context.on("request", lambda request: asked.append(request.url))
+    with empty_page(**settings) as page:
         page.goto(f"{url}/viewer/")
         page.wait_for_selector("#weights option[value=none]", state="attached")
-        page.told = told
         yield page
-        browser.close()
-        outside = [address for address in asked if not address.startswith((url, f"blob:{url}", "data:"))]
+        outside = [address for address in page.asked if not address.startswith((url, f"blob:{url}", "data:"))]
         assert not outside, f"the page asked for {outside}"
 
 

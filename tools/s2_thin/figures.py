@@ -46,12 +46,12 @@ def simulated(restore: Restorer, data: Path) -> Certainty:
 
 
 def real(restore: Restorer, root: Path) -> dict[str, Certainty]:
-    """Give what is known of the real pairs without thick cloud; CloudSEN12's are fitted first, as in two-dates."""
+    """Give what is known of the real pairs without thick cloud; all but the haze are fitted first, as in two-dates."""
     known = {"haze over Rondonia": Certainty(), "CloudSEN12": Certainty(), "SEN12MS-CR": Certainty()}
     for title, name in zip(known, ("haze-20lmr", "cloudsen12", "sen12mscr-pairs"), strict=True):
         for pair in restorations(restore, open_set(root, name)):
             out = pair.out
-            if name == "cloudsen12":
+            if name != "haze-20lmr":  # no pixel of the haze is clear
                 if (pair.classes == CLASSES["clear"]).sum() < LEAST_CLEAR:
                     continue
                 out = pair.fitted()

@@ -41,7 +41,7 @@ def add_sensor(algorithm: QgsProcessingAlgorithm) -> None:
     """Add what says of which product the values are."""
     sensor = QgsProcessingParameterEnum(
         SENSOR,
-        "Product, where the metadata does not tell",
+        "Product, if the metadata does not say it",
         options=[RECOGNISED, *SENSORS],
         defaultValue=RECOGNISED,
         usesStaticStrings=True,

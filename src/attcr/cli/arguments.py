@@ -38,8 +38,8 @@ Paths = Annotated[
     list[str],
     typer.Argument(
         metavar="SCENE... TARGET",
-        help="A raster, band files, a SAFE-like folder or a STAC item (local, http or s3), then the file to write; or "
-        "several pictures, then a folder.",
+        help="The scene: a raster, band files, a product folder (SAFE, Landsat) or a STAC item, local or remote. Then "
+        "the file to write. Or several pictures, then a folder.",
     ),
 ]
 Weights = Annotated[str, typer.Option(metavar="WEIGHTS", help=_WEIGHTS, autocompletion=complete(_weights))]
@@ -47,7 +47,7 @@ WeightsThatFit = Annotated[
     str | None,
     typer.Option(
         metavar="WEIGHTS",
-        help=f"{_WEIGHTS} none: clouds are only filled from references.",
+        help=f"{_WEIGHTS} none: fill clouds from references only.",
         show_default="those that fit",
         autocompletion=complete(_weights),
     ),
@@ -56,9 +56,9 @@ Mask = Annotated[
     str | None,
     typer.Option(
         metavar="MASK",
-        help="Where clouds are: scl[=FILE], qa_pixel[=FILE], s2cloudless, csmask, auto, a raster (0 is clear), or "
-        "none: every pixel is restored.",
-        show_default="the product's own, else an installed detector that fits, else auto",
+        help="Where the clouds are: scl[=FILE], qa_pixel[=FILE], s2cloudless, csmask, auto, a raster (0 is clear), or "
+        "none: restore every pixel.",
+        show_default="the product's own mask, or an installed detector, or auto",
         autocompletion=complete(lambda: _MASKS),
     ),
 ]
@@ -66,8 +66,8 @@ Unseen = Annotated[
     str,
     typer.Option(
         metavar="HOW",
-        help="What becomes of cloud that the weights do not remove: keep it, fill it by the network (low confidence), "
-        "or nodata.",
+        help="What to do with cloud that the weights do not remove: keep it, fill it with the network (low "
+        "confidence), or nodata.",
         autocompletion=complete(lambda: ("keep", "fill", "nodata")),
     ),
 ]
@@ -77,13 +77,13 @@ References = Annotated[
         "--reference",
         "--references",
         metavar="SCENE",
-        help="Another date of the same place, anything that a scene may be: what is under cloud is filled from it; may "
-        "be given again. auto, auto:5: up to 3 (5) dates that see the ground under the clouds of a STAC item are "
-        "searched for where it is from.",
+        help="Another date of the same place, in any form that a scene may have: it fills what is under cloud; may be "
+        "repeated. auto or auto:5: find up to 3 (5) dates in the catalog of a STAC item that see the ground under "
+        "its clouds.",
     ),
 ]
 ReferenceDays = Annotated[
-    int, typer.Option(metavar="DAYS", min=1, help="Days from a scene within which references are searched for.")
+    int, typer.Option(metavar="DAYS", min=1, help="How many days before and after a scene to search for references.")
 ]
 ReferenceMask = Annotated[
     str | None,
@@ -106,30 +106,33 @@ Sensor = Annotated[
     str | None,
     typer.Option(
         metavar="PRODUCT",
-        help="The product, where the metadata does not tell: {sensors}.",
+        help="The product, if the metadata does not say it: {sensors}.",
         autocompletion=complete(_sensors),
     ),
 ]
 Bands = Annotated[
     str | None,
-    typer.Option(metavar="BANDS", help="Bands for the network, by name or number from 1, as B04,B03,B02."),
+    typer.Option(metavar="BANDS", help="Bands for the network, by name or number from 1, such as B04,B03,B02."),
 ]
 Radar = Annotated[
     str | None, typer.Option(metavar="FILE", help="Radar raster (VV, VH in dB) for weights that take it.")
 ]
 Nodata = Annotated[
-    float | None, typer.Option(metavar="VALUE", help="The value that means no data, where the file does not say.")
+    float | None, typer.Option(metavar="VALUE", help="The value that means no data, if the file does not declare it.")
 ]
 Dilate = Annotated[int, typer.Option(metavar="PIXELS", min=0, help="Pixels around a cloud that are restored too.")]
-Feather = Annotated[int, typer.Option(metavar="PIXELS", min=0, help="Pixels over which restored fades into original.")]
+Feather = Annotated[
+    int, typer.Option(metavar="PIXELS", min=0, help="Pixels over which the result fades into the original.")
+]
 Confidence = Annotated[
-    bool, typer.Option("--confidence", help="Write how much eight flips and turns differ (8 times the work).")
+    bool,
+    typer.Option("--confidence", help="Write how much eight flips and turns of each tile differ (8 times the work)."),
 ]
 Backend = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="What computes: torch, onnxruntime or openvino; auto: as the weights' file says.",
+        help="What runs the network: torch, onnxruntime or openvino; auto: chosen by the weights file.",
         autocompletion=complete(lambda: ("auto", "torch", "onnxruntime", "openvino")),
     ),
 ]
@@ -141,11 +144,11 @@ Settings = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="An option of `attcr restore`, as mask=scl or tile=512; may be given again.",
+        help="An option of `attcr restore`, such as mask=scl or tile=512; may be repeated.",
     ),
 ]
 Device = Annotated[str, typer.Option(metavar="DEVICE", help="Where networks run: cpu, cuda, cuda:1, mps.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warnings and errors.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
 Verbose = Annotated[
     int,
     typer.Option(
@@ -153,7 +156,7 @@ Verbose = Annotated[
         "-v",
         count=True,
         show_default=False,
-        help="Say what is done, and all of an error; -vv what libraries say, too.",
+        help="Print what is done, and the traceback of an error; -vv also what libraries log.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -162,7 +165,7 @@ ProgressAs = Annotated[
     typer.Option(
         "--progress",
         metavar="HOW",
-        help="auto, json (events on stderr, a line of JSON each) or none.",
+        help="auto, json (events on stderr, one JSON object per line) or none.",
         autocompletion=complete(lambda: ("auto", "json", "none")),
     ),
 ]

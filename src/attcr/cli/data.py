@@ -15,12 +15,10 @@ from attcr.errors import ConfigError
 if TYPE_CHECKING:
     from attcr.data.audit import Audit
 
-_Data = Annotated[
-    str, typer.Option(metavar="NAME", help="{datasets}; pairs is ROOT/cloudy and ROOT/clear of your own.")
-]
+_Data = Annotated[str, typer.Option(metavar="NAME", help="{datasets}; pairs: your own, in ROOT/cloudy and ROOT/clear.")]
 _Slots = Annotated[
     str | None,
-    typer.Option(metavar="BANDS", help="Of pairs that are not red, green and blue: their bands, as swir16,nir08,red."),
+    typer.Option(metavar="BANDS", help="Bands of pairs that are not red, green and blue, such as swir16,nir08,red."),
 ]
 _Root = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the data set, in its published layout.")]
 
@@ -34,16 +32,18 @@ def audit(
     lists: Annotated[
         list[str] | None,
         typer.Option(
-            "--list", metavar="PART=FILE", help="A file, one name a line, instead of the shipped split; repeat it."
+            "--list",
+            metavar="PART=FILE",
+            help="A file with one name per line, instead of the list in the package; may be repeated.",
         ),
     ] = None,
-    within: Annotated[bool, typer.Option("--within", help="Seek copies inside each part too.")] = False,
+    within: Annotated[bool, typer.Option("--within", help="Look for copies inside each part too.")] = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
     as_json: AsJson = False,
     progress: ProgressAs = "auto",
 ) -> None:
-    """Find duplicates, leaks between splits, wrong pairs and bad files; exit with 1 if there are problems."""
+    """Find duplicates, leaks between splits, wrong pairs and bad files; exits with 1 if there are problems."""
     with speaking(Voice("audit", quiet, verbose, as_json, progress)) as voice:
         from attcr.data.audit import audit as audit_data
         from attcr.data.sheet import write_contact_sheets
@@ -105,32 +105,34 @@ def evaluate(
     root: _Root,
     out: Annotated[
         Path,
-        typer.Option(metavar="FOLDER", help="The report folder; an interrupted run of the same is resumed."),
+        typer.Option(metavar="FOLDER", help="The report folder; the same command resumes an interrupted run."),
     ],
     weights: Annotated[
         list[str] | None,
-        typer.Option(metavar="WEIGHTS", help="Weights to evaluate, by name, path or URL; may be given again."),
+        typer.Option(metavar="WEIGHTS", help="Weights to evaluate, by name, path or URL; may be repeated."),
     ] = None,
     predictions: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FOLDER", help="Restored images, named as the data's; may be given again."),
+        typer.Option(
+            metavar="FOLDER", help="A folder of restored images with the names of the data's images; may be repeated."
+        ),
     ] = None,
     baseline: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Evaluate nothing but a baseline: copy or mean-colour.")
+        str | None, typer.Option(metavar="NAME", help="Evaluate only a baseline: copy or mean-colour.")
     ] = None,
     split: Annotated[str, typer.Option(metavar="PART", help="train, val or test.")] = "test",
     slots: _Slots = None,
     protocol: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A protocol, may be given again; by default that of the data."),
+        typer.Option(metavar="NAME", help="A protocol; may be repeated."),
     ] = None,
     pair: Annotated[
         list[str] | None,
-        typer.Option(metavar="DATES", help="Of gap-fill: TARGET,REFERENCE, two dates of ROOT; may be given again."),
+        typer.Option(metavar="DATES", help="For gap-fill: TARGET,REFERENCE, two dates in ROOT; may be repeated."),
     ] = None,
     device: Device = "cpu",
     dtype: Annotated[
-        str, typer.Option(metavar="TYPE", help="What weights are run in: float32, bfloat16 or float16.")
+        str, typer.Option(metavar="TYPE", help="Number type of the network: float32, bfloat16 or float16.")
     ] = "float32",
     backend: Backend = "auto",
     quiet: Quiet = False,
@@ -144,7 +146,7 @@ def evaluate(
     gap-fill with --data dates scores the ways to fill gaps from other dates instead: ROOT has a .tif for each date, and
     --weights are a network that corrects what they give (none: no network).
     """
-    if_stopped = "The images that were scored are kept: run the same command to go on."
+    if_stopped = "The images that were scored are kept: run the same command to continue."
     with speaking(Voice("evaluate", quiet, verbose, as_json, progress, if_stopped)) as voice:
         if protocol == ["gap-fill"]:
             return _evaluate_gaps(voice, data, root, out, pair or [], {"weights": weights or [], "dtype": dtype})

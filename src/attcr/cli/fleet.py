@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 fleet = typer.Typer(
-    help="Restore any number of scenes, here or on Ray; started again after any kind of end, it goes on.",
+    help="Restore any number of scenes, here, in a job array or on Ray; the same command resumes.",
     no_args_is_help=True,
     cls=NamingGroup,
 )
@@ -33,7 +33,7 @@ def fleet_plan(
     source: Annotated[str, typer.Argument(help="A STAC API (with --collection), a folder, or a bucket's prefix.")],
     manifest: Annotated[Path, typer.Argument(help="The Parquet file to write.")],
     collection: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Of a STAC API; may be given again.")
+        list[str] | None, typer.Option(metavar="NAME", help="Of a STAC API; may be repeated.")
     ] = None,
     bbox: Annotated[str | None, typer.Option(metavar="BOX", help="west,south,east,north in degrees.")] = None,
     datetime: Annotated[str | None, typer.Option(metavar="DATES", help="2024-06-01/2024-06-30.")] = None,
@@ -43,18 +43,18 @@ def fleet_plan(
             metavar="NUMBER",
             min=0,
             max=99,
-            help="Find up to so many other dates for each scene of a STAC API that see the ground under its clouds.",
+            help="For each scene of a STAC API, find up to this many other dates that see the ground under its clouds.",
         ),
     ] = 0,
     reference_days: ReferenceDays = 60,
     weights: Annotated[
-        str | None, typer.Option(metavar="WEIGHTS", help="Measure the rate of these weights here.")
+        str | None, typer.Option(metavar="WEIGHTS", help="Measure the speed of these weights on this machine.")
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(metavar="NUMBER", help="Megapixels a second of one worker, instead of measuring.")
+        float | None, typer.Option(metavar="NUMBER", help="Megapixels per second of one worker, instead of measuring.")
     ] = None,
     price: Annotated[
-        float | None, typer.Option(metavar="NUMBER", help="Of one worker for an hour, in your currency.")
+        float | None, typer.Option(metavar="NUMBER", help="Price of one worker for one hour, in your currency.")
     ] = None,
     settings: Settings = None,
 ) -> None:
@@ -76,21 +76,21 @@ def fleet_plan(
     plan = write_plan(works, manifest)
     typer.echo(f"{manifest}: {plan.scenes:,} scenes, {plan.megapixels:,.1f} megapixels")
     if plan.estimated:
-        typer.echo(f"  of {plan.estimated:,} scenes the size is the mean of a few that were opened")
+        typer.echo(f"  the size of {plan.estimated:,} scenes is an estimate: the mean of a few that were opened")
     if plan.refused:
-        typer.echo(f"  {plan.refused:,} rows cannot be run; a run says why of each")
+        typer.echo(f"  {plan.refused:,} rows cannot be run; a run reports why")
     if rate is None and weights is not None:
         rate = measure_rate(weights, with_settings(RestoreOptions(), read_settings(settings or [])))
     if rate is None:
         typer.echo("give --weights or --rate for machine-hours and cost")
         return
     hours = plan.worker_hours(rate)
-    typer.echo(f"{hours:,.2f} machine-hours of one worker at {rate:.4g} megapixels a second, without a mask")
+    typer.echo(f"{hours:,.2f} machine-hours of one worker at {rate:.4g} megapixels per second, without a mask")
     typer.echo(f"cost {hours * price:,.2f}" if price is not None else "give --price for the cost")
 
 
 def _fleet_reporter() -> "Callable[[Outcome, Tally], None]":
-    """Give what tells of quarantined scenes at once, and every ten seconds how far a run is."""
+    """Give a function that reports quarantined scenes at once, and the progress every ten seconds."""
     from attcr.addresses import hide_secrets
     from attcr.fleet.manifest import as_utf8
 
@@ -111,20 +111,23 @@ def _fleet_reporter() -> "Callable[[Outcome, Tally], None]":
 _Engine = Annotated[str, typer.Option(metavar="ENGINE", help="local: this process. ray: actors, here or on a cluster.")]
 _Threads = Annotated[int | None, typer.Option(metavar="NUMBER", min=1, help="Threads of each network; 1 on Ray.")]
 _Gpus = Annotated[
-    float, typer.Option(metavar="NUMBER", min=0, help="GPUs of each worker (ray); give --set device=cuda too.")
+    float, typer.Option(metavar="NUMBER", min=0, help="GPUs of each worker (ray); also give --set device=cuda.")
 ]
 _Address = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="Of a Ray cluster; else RAY_ADDRESS, else one is started.")
+    str | None,
+    typer.Option(
+        metavar="ADDRESS", help="Address of a Ray cluster. Default: RAY_ADDRESS, or a new one on this machine."
+    ),
 ]
 _SplitOver = Annotated[
     float | None,
-    typer.Option(metavar="MEGAPIXELS", help="Split scenes of more megapixels into blocks of rows for several workers."),
+    typer.Option(
+        metavar="MEGAPIXELS", help="Split scenes with more megapixels into blocks of rows for several workers."
+    ),
 ]
-_Deadline = Annotated[
-    float | None, typer.Option(metavar="SECONDS", help="Seconds a scene may take, else it is quarantined.")
-]
-_Workers = Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Processes with a network each (ray).")]
-_Readers = Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Reads ahead of the workers (ray).")]
+_Deadline = Annotated[float | None, typer.Option(metavar="SECONDS", help="Quarantine a scene that takes more seconds.")]
+_Workers = Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Worker processes, each with a network (ray).")]
+_Readers = Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Scenes read ahead for the workers (ray).")]
 _Shard = Annotated[str, typer.Option(metavar="I/N", help="Part i of n, from 0, for a job array: 3/100.")]
 _Attempts = Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Tries before a scene is quarantined.")]
 
@@ -148,8 +151,8 @@ def fleet_run(
 ) -> None:
     """Restore every scene of a manifest that is not restored yet.
 
-    Exit code 0: every scene has its result. 3: the others have, and some are quarantined; see `attcr fleet status`.
-    2: the run could not go on.
+    Exit codes: 0 every scene has its result; 3 some scenes are quarantined (see `attcr fleet status`), all others
+    have theirs; 2 the run could not start or continue.
     """
     from attcr.fleet.run import FleetOptions, run_fleet
     from attcr.fleet.settings import with_settings
@@ -179,7 +182,7 @@ def fleet_run(
             on_outcome=_fleet_reporter(),
         )
     except KeyboardInterrupt:
-        typer.echo("attcr: stopped. Run the same command to go on.", err=True)
+        typer.echo("attcr: stopped. Run the same command to continue.", err=True)
         sys.exit(130)
     typer.echo(_told(tally))
     typer.echo(f"{duration(tally.startup_seconds)} to start, {duration(tally.seconds)} of work")
@@ -206,8 +209,8 @@ def fleet_status(
     typer.echo(f"{summary.done} of {told.rows} scenes done, {quarantined} quarantined, {told.left} left")
     typer.echo(f"{summary.megapixels:,.1f} megapixels in {summary.worker_seconds / 3600:,.2f} worker-hours")
     if told.left:
-        when = "unknown: nothing was done of late" if told.seconds_left is None else duration(told.seconds_left)
-        typer.echo(f"{summary.scenes_per_second:.2f} scenes a second of late, time left {when}")
+        when = "unknown: nothing was done recently" if told.seconds_left is None else duration(told.seconds_left)
+        typer.echo(f"{summary.scenes_per_second:.2f} scenes per second recently, time left {when}")
     for kind, count in summary.quarantined.items():
         typer.echo(f"  {count:8}  {kind}")
     if quarantined:
@@ -218,7 +221,7 @@ def fleet_status(
 def fleet_retry(
     out: Annotated[str, typer.Argument(help="The output of a run.")],
     classes: Annotated[
-        list[str], typer.Option("--class", metavar="CLASS", help="A class of error, or all; may be given again.")
+        list[str], typer.Option("--class", metavar="CLASS", help="A class of error, or all; may be repeated.")
     ],
 ) -> None:
     """Let the next run try quarantined scenes of chosen classes again."""

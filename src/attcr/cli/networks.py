@@ -19,7 +19,7 @@ def info(
     network: Annotated[str, typer.Option(metavar="NAME", help="{networks}.")] = "attcr",
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A setting of the network, as dim=16; may be given again."),
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting of the network, such as dim=16; may be repeated."),
     ] = None,
     size: Annotated[int, typer.Option(metavar="PIXELS", min=8, help="Height and width of the image in pixels.")] = 256,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -49,10 +49,13 @@ def info(
         typer.echo(f"  multiply-adds   {cost.multiply_adds / 1e9:.2f} G")
     else:
         counted = f"{cost.multiply_adds_paper / 1e9:.2f} G as the paper counts (no triangular product)"
-        typer.echo(f"  multiply-adds   {counted}\n                  {cost.multiply_adds / 1e9:.2f} G in truth")
+        typer.echo(
+            f"  multiply-adds   {counted}\n"
+            f"                  {cost.multiply_adds / 1e9:.2f} G with the triangular product"
+        )
     for number, (channels, height, width) in enumerate(cost.stages, 1):
         typer.echo(f"  stage {number}         {channels} x {height} x {width}")
-    typer.echo(f"  activations     {cost.inference_bytes / 2**20:,.0f} MiB at most at once, to restore (float32)")
+    typer.echo(f"  activations     {cost.inference_bytes / 2**20:,.0f} MiB at the peak, to restore (float32)")
     typer.echo(f"                  {cost.training_bytes / 2**20:,.0f} MiB kept for one image, to train (float32)")
 
 
@@ -66,7 +69,9 @@ def convert(
     network: Annotated[str, typer.Option(metavar="NAME", help="Whose checkpoint it is: attcr or spagan.")] = "attcr",
     heads: Annotated[
         str | None,
-        typer.Option(metavar="NUMBERS", help="Heads of the five stages, as 2,2,8,2,2: shapes do not tell them."),
+        typer.Option(
+            metavar="NUMBERS", help="Heads of the five stages, such as 2,2,8,2,2: the shapes do not show them."
+        ),
     ] = None,
 ) -> None:
     """Turn a checkpoint of the authors' code, or of SpA-GAN's, into weights that attcr loads."""
@@ -83,19 +88,19 @@ def convert(
 
 
 def weights(
-    name: Annotated[str | None, typer.Argument(help="One of them, told in full.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Show everything about these weights.")] = None,
     scene: Annotated[
         list[str] | None,
         typer.Option(
             "--for",
             metavar="SCENE",
-            help="A scene: which weights fit it, and why the others do not; again for band files.",
+            help="A scene: say which weights fit it, and why others do not; repeat for band files.",
         ),
     ] = None,
     sensor: Sensor = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the weights that came with the package: what for, size, scores; with a NAME all that is known of it."""
+    """List the weights in the package: purpose, size, scores; with a NAME everything about one of them."""
     from dataclasses import asdict
 
     from attcr.weights import published

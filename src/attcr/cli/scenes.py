@@ -50,7 +50,7 @@ def demo(
     as_json: AsJson = False,
     progress: ProgressAs = "auto",
 ) -> None:
-    """Remove simulated cloud from a small drawn scene: no data, no network, under two minutes."""
+    """Remove simulated cloud from a small drawn scene; needs no data and no internet."""
     with speaking(Voice("demo", quiet, verbose, as_json, progress)) as voice:
         from attcr.demo import run_demo
 
@@ -61,7 +61,7 @@ def demo(
             [
                 f"mean error under the cloud: {shown.error_before:.3f} before, {shown.error_after:.3f} after",
                 f"look at {shown.picture}",
-                "Now with an image of yours:",
+                "Now with your own image:",
                 *(f"  {command}" for command in shown.commands),
             ],
         )
@@ -83,30 +83,30 @@ def restore(
     reference_mask: ReferenceMask = None,
     reference_days: ReferenceDays = 60,
     reference_fill: ReferenceFill = "network",
-    tile: Annotated[int, typer.Option(metavar="PIXELS", help="Pixels along a tile.")] = 256,
+    tile: Annotated[int, typer.Option(metavar="PIXELS", help="Width and height of a tile.")] = 256,
     overlap: Annotated[int, typer.Option(metavar="PIXELS", help="Pixels that neighbouring tiles share.")] = 32,
-    batch: Annotated[int, typer.Option(metavar="TILES", help="Tiles through the network at once.")] = 1,
+    batch: Annotated[int, typer.Option(metavar="TILES", help="Tiles that go through the network at once.")] = 1,
     device: Device = "cpu",
     dtype: Annotated[
         str,
         typer.Option(metavar="TYPE", help="float32, bfloat16, float16, or auto: bfloat16 on CPUs that multiply in it."),
     ] = "float32",
     backend: Backend = "auto",
-    vrt: Annotated[bool, typer.Option("--vrt", help="Take VRTs that read files and addresses elsewhere.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Keep the rows that an interrupted run left.")] = False,
+    vrt: Annotated[bool, typer.Option("--vrt", help="Accept VRTs that read files and addresses elsewhere.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace what exists of the target and the files beside it.")
+        bool, typer.Option("--overwrite", help="Replace the target and the files beside it if they exist.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
     as_json: AsJson = False,
     progress: ProgressAs = "auto",
 ) -> None:
-    """Remove the clouds of a scene: same grid, same type, clear pixels untouched, and a layer that says what is new.
+    """Remove the clouds from a scene. Clear pixels, grid and type stay; a quality layer says what changed.
 
-    Exit code 0: the scene is restored. 3: of several, some are not. 4: all of it is under cloud that the weights do
-    not remove, and nothing was written. 2: anything else went wrong.
+    Exit codes: 0 the scene is restored; 3 some of several scenes failed; 4 the whole scene is under cloud that the
+    weights do not remove, and nothing was written; 2 any other error.
     """
     if_stopped = "Finished rows are kept: run the same command with --resume."
     with speaking(Voice("restore", quiet, verbose, as_json, progress, if_stopped)) as voice:
@@ -184,9 +184,9 @@ def _told_by_plan(plan: "ScenePlan", target: str, options: "RestoreOptions") -> 
     yield f"mask {plan.mask}: {plan.tiles_to_run} of {plan.tiles} tiles go through the network"
     for reference in plan.references:
         yield f"filled from {reference}"
-    yield f"about {duration(plan.seconds)} on {options.device}, beside reading and writing"
-    yield f"{plan.memory / 2**20:,.0f} MiB of memory beside the network's own"
-    yield f"{plan.disk / 2**20:,.0f} MiB of disk in {Path(target).parent}, most of it while working"
+    yield f"about {duration(plan.seconds)} on {options.device}, plus reading and writing"
+    yield f"{plan.memory / 2**20:,.0f} MiB of memory, plus the network's own"
+    yield f"{plan.disk / 2**20:,.0f} MiB of disk in {Path(target).parent}, most of it only while working"
 
 
 def _restore(

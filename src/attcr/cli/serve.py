@@ -16,7 +16,7 @@ _Weights = Annotated[
     list[str] | None,
     typer.Option(
         metavar="WEIGHTS",
-        help="Weights that may be asked for, the first by default; may be given again.",
+        help="Weights that may be asked for, the first by default; may be repeated.",
         show_default="the published ones, chosen by what fits a scene",
     ),
 ]
@@ -28,13 +28,13 @@ _AllowHost = Annotated[
     typer.Option(
         metavar="HOST",
         help="A host that scenes may be fetched from, as example.org or *.example.org; private:HOST where it is in a "
-        "private network; may be given again.",
+        "private network; may be repeated.",
     ),
 ]
 _Limit = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="NAME=NUMBER", help="A limit, as jobs=20 or pixels=1e8; see docs/guides/serve.md; may be given again."
+        metavar="NAME=NUMBER", help="A limit, as jobs=20 or pixels=1e8; see docs/guides/serve.md; may be repeated."
     ),
 ]
 _Engine = Annotated[
@@ -43,7 +43,10 @@ _Engine = Annotated[
 _Workers = Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Processes with a network each.")]
 _Threads = Annotated[int | None, typer.Option(metavar="NUMBER", min=1, help="Threads of each network.")]
 _Address = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="Of a Ray cluster; else RAY_ADDRESS, else one is started.")
+    str | None,
+    typer.Option(
+        metavar="ADDRESS", help="Address of a Ray cluster. Default: RAY_ADDRESS, or a new one on this machine."
+    ),
 ]
 
 

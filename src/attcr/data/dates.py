@@ -260,4 +260,4 @@ def open_dates(
 
 def refuse_audit(root: Path, lists: Lists) -> Listing:
     """Say that pairs of two dates are not audited: there is nothing that is trained on."""
-    raise ConfigError(f"{root}: pairs of two dates have one part, which is only tested on: there is nothing to audit")
+    raise ConfigError(f"{root}: pairs of two dates have one part, for testing only: there is nothing to audit")

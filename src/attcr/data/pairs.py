@@ -127,7 +127,7 @@ def some(names: Iterable[str], at_most: int = 5) -> str:
 
 
 class PairFolder(Dataset[Sample]):
-    """The pairs of two folders whose files bear the same names (endings may differ).
+    """The pairs of two folders whose files have the same names (endings may differ).
 
     `names` picks and orders them; without it every image must have its counterpart. `spec` says what the bands of
     both files are. In files of 8 bits 255 is white; others need the `sensor` that says what their numbers mean.

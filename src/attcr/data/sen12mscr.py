@@ -43,7 +43,7 @@ class PatchIndex:
     """Which patches a root holds, by region. A region is listed when first asked for, and remembered on disk.
 
     The memory is `ROOT/attcr-index.json`, or a file in the user's cache folder where ROOT cannot be written;
-    an entry is good as long as the region's three folders bear the modification times written beside it.
+    an entry is good as long as the region's three folders have the modification times written beside it.
     """
 
     def __init__(self, root: Path) -> None:
@@ -84,7 +84,7 @@ class PatchIndex:
 
     def _load(self) -> dict[str, Any]:
         for file in self._files:
-            with suppress(OSError, ValueError, KeyError, TypeError):  # absent or damaged: it is made anew
+            with suppress(OSError, ValueError, KeyError, TypeError):  # absent or damaged: it is made again
                 return dict(json.loads(file.read_text())["regions"])
         return {}
 
@@ -98,7 +98,7 @@ class PatchIndex:
             return
         warnings.warn(
             f"the index of {self.root} could be written neither there nor in {self._files[1].parent}: "
-            "it will be made anew each time",
+            "it will be made again each time",
             AttcrWarning,
             stacklevel=4,
         )

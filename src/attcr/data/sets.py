@@ -47,7 +47,7 @@ class DataSet:
     files: Callable[[Path, Lists], Listing]
     """Gives its files under a root, for an audit."""
     obtain: str
-    """Where it is to be had, and the layout under the root."""
+    """Where to get it, and the layout under the root."""
     parts: tuple[str, ...] = PARTS
     """What it is divided into; none for a set without lists."""
     protocol: str = "att-cr"
@@ -86,7 +86,7 @@ class DataSet:
         return {part: load_split(self.name, part).names for part in self.parts} if self.listed else {}
 
     def part_sha256(self, part: str, samples: Samples) -> str:
-        """Give the sha256 of the list that names a part: the shipped one, or that of the names at hand."""
+        """Give the sha256 of the list that names a part: the one in the package, or one made from the names."""
         return load_split(self.name, part).sha256 if self.listed else names_sha256(samples.names)
 
     def told(
@@ -97,7 +97,7 @@ class DataSet:
         removes: Sequence[str] = (),
         hold_out: Sequence[str] = (),
     ) -> "DataSet":
-        """Give a set of the user's own images with what only he can say of them; other sets say it themselves.
+        """Give a set of the user's own images with what only the user knows about them; other sets know it themselves.
 
         `slots` are the bands by their common names, in order; `gsd` is in metres; `removes` is the cloud that is
         there; images whose names begin with one of `hold_out` are its part `val`, the others its part `train`.

@@ -3,7 +3,7 @@
 A cloud of optical thickness t reflects R = (1 - g) t / (2 + (1 - g) t) of the light (two-stream, without
 absorption, g = 0.85) and lets T = 1 - R pass, down and up again: over ground of reflectance rho a satellite
 sees R + T^2 rho. The real thin cloud of RICE1 obeys it: where regression finds the slope T^2, the offset is
-1 - T within 0.1 for every image at hand, and within 0.05 for two in three (docs/reference/data.md).
+1 - T within 0.1 for every image there, and within 0.05 for two in three (docs/reference/data.md).
 """
 
 import math
@@ -31,7 +31,7 @@ BRIGHTNESS = ((400, 0.88), (700, 0.88), (865, 1), (945, 0.35), (1375, 0.01), (16
 
 @dataclass(frozen=True)
 class CloudKind:
-    """What clouds to draw: each field is a range, drawn from anew for each image."""
+    """What clouds to draw: each field is a range from which each image draws."""
 
     cover: tuple[float, float]
     """Share of the image under cloud; 1 is a veil without gaps."""
@@ -133,7 +133,7 @@ class SimulateClouds:
         spec: InputSpec = TRUE_COLOUR,
     ) -> None:
         if not kinds:
-            raise ConfigError("no kind of cloud was given: THIN_VEIL, THICK_CLOUD or both are at hand")
+            raise ConfigError("no kind of cloud was given: give THIN_VEIL, THICK_CLOUD or both")
         self.kinds = tuple(kinds)
         self.spec = spec
         self._source = WorkerGenerator(generator)

@@ -48,7 +48,7 @@ def load_split(dataset: str, part: str) -> Split:
     if found != shipped["sha256"]:
         raise DataError(
             f"the shipped split {dataset}/{part} has sha256 {found[:12]}..., and "
-            f"{shipped['sha256'][:12]}... is written beside it: the file was changed. Install attcr anew"
+            f"{shipped['sha256'][:12]}... is written beside it: the file was changed. Install attcr again"
         )
     return Split(dataset, part, names, found)
 

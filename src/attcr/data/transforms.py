@@ -13,7 +13,7 @@ from attcr.errors import ShapeError
 class WorkerGenerator:
     """A generator that serves in DataLoader workers too, which begin as copies of one another.
 
-    In a worker it is seeded anew from its first seed and the worker's own, so that workers do not repeat each
+    In a worker it is seeded again from its first seed and the worker's own, so that workers do not repeat each
     other, while a loader with a seeded generator gives the same images again.
     """
 

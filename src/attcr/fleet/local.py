@@ -23,7 +23,7 @@ def run(
 ) -> Generator[Outcome]:
     """Give the outcome of each work, in order; `ready` is called when the network is loaded.
 
-    Under the key `mark` the store is told which scene this process is at, for whoever comes after its death.
+    Under the key `mark` the store records which scene this process is working on, in case it dies.
     """
     stop = threading.Event()
     with make(job) as worker, _set_at_the_end(stop):

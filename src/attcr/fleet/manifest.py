@@ -58,7 +58,7 @@ class Work:
     id: str
     hrefs: tuple[str, ...]
     version: str = ""
-    """What tells this content from another at the same address: an ETag, a checksum, size and time."""
+    """What identifies this content at its address: an ETag, a checksum, size and time."""
     options: str = ""
     """RestoreOptions of this scene alone, as JSON."""
     item: str = ""
@@ -86,7 +86,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Survey:
-    """What one pass over a manifest tells."""
+    """The result of one pass over a manifest."""
 
     rows: int
     megapixels: float
@@ -144,7 +144,8 @@ def read_manifest(source: str) -> Iterator[Work]:
         readers[suffix] = partial(_read_each, files)
     elif suffix not in readers:
         raise ManifestError(
-            f"{redact(source)} is no manifest: expected .parquet, .json, .ndjson, .txt, or a glob such as 'in/*.tif'."
+            f"{redact(source)} is not a manifest: expected .parquet, .json, .ndjson, .txt, or a glob such as "
+            "'in/*.tif'."
         )
     elif is_local(source) and not Path(source).is_file():
         raise ManifestError(f"{source} does not exist: check the path.")
@@ -425,12 +426,12 @@ def _next_work(text: str, decoder: json.JSONDecoder, folder: str) -> tuple[Work 
         end = _end_of_value(text)
         return (refused(f"An item is no JSON: {type(error).__name__}: {error}"), end) if end else (None, 0)
     if end == len(text) and not text.endswith(("}", "]", '"')):
-        return None, 0  # a number may go on
+        return None, 0  # a number may continue
     return guarded(partial(work_of_item, folder=folder), item), end
 
 
 def _end_of_value(text: str) -> int:
-    """Give where the brackets that a text begins with are all closed, or a word ends; 0 where it goes on."""
+    """Give where the brackets that a text begins with are all closed, or a word ends; 0 if it continues."""
     if not text.startswith(("{", "[")):
         stop = re.compile(r"[,\]}]").search(text, 1)
         return stop.start() if stop else 0

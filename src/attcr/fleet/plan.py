@@ -188,7 +188,7 @@ def write_plan(works: Iterator[Work], path: Path) -> Plan:
 
 
 def megapixels_of(work: Work) -> float | None:
-    """Give a scene's size where its row or, on this machine, its file tells it."""
+    """Give a scene's size if its row or a local file says it."""
     if work.megapixels is not None or work.item or not all(is_local(href) for href in work.hrefs):
         return work.megapixels
     return measure(work)
@@ -221,7 +221,9 @@ def _files(url: str) -> Iterator[tuple[str, str]]:
         yield from (pair for pair in list_bucket(bucket, prefix) if pair[0].lower().endswith(SUFFIXES))
         return
     if not Path(url).is_dir():
-        raise ManifestError(f"{url} is no folder: give a folder, a bucket's prefix, or a STAC API with a `collection`.")
+        raise ManifestError(
+            f"{url} is not a folder: give a folder, a bucket's prefix, or a STAC API with a `collection`."
+        )
     for folder, folders, names in os.walk(os.path.abspath(url)):  # noqa: PTH100
         folders.sort()
         yield from ((f"{folder}/{name}", "") for name in sorted(names) if name.lower().endswith(SUFFIXES))

@@ -47,7 +47,7 @@ from attcr.weights import find_weights
 
 RUN = "run.json"
 MOST_BLOCKS = 4096
-"""Of a scene: the size that a row tells may be wrong, and a block is at least a row of tiles."""
+"""Of a scene: the size in a row may be wrong, and a block is at least a row of tiles."""
 
 
 _MARK = re.compile(r"(?P<host>.*):(?P<pid>[1-9][0-9]{0,8}) (?P<name>.+)")  # no process has a larger number
@@ -55,28 +55,28 @@ _MARK = re.compile(r"(?P<host>.*):(?P<pid>[1-9][0-9]{0,8}) (?P<name>.+)")  # no 
 
 @dataclass(frozen=True)
 class FleetOptions:
-    """How a run is carried out; none of it changes a result."""
+    """How a run is carried out. None of these options changes a result."""
 
     engine: Literal["local", "ray"] = "local"
     """This process, or actors on Ray."""
     workers: int = 1
-    """Processes with a network each, on Ray."""
+    """Worker processes on Ray, each with a network."""
     threads: int | None = None
     """Threads of each network; by default 1 on Ray and torch's own choice in this process."""
     gpus: float = 0
     """GPUs of each worker, on Ray."""
     readers: int = 2
-    """Reads ahead of the workers, on Ray."""
+    """Scenes read ahead for the workers, on Ray."""
     address: str | None = None
-    """Of the Ray cluster; by default RAY_ADDRESS, else one is started on this machine."""
+    """Address of the Ray cluster; by default RAY_ADDRESS, or a new one on this machine."""
     attempts: int = 3
     """Tries before a scene is quarantined."""
     shard: tuple[int, int] = (0, 1)
-    """Take part i (from 0) of n, for an array of jobs that know nothing of each other."""
+    """Take part i (from 0) of n, for an array of independent jobs."""
     split_over: float | None = None
-    """Split scenes of more megapixels into blocks of rows of about as many, for several workers."""
+    """Split scenes with more megapixels into blocks of rows of about this size, for several workers."""
     deadline: float | None = None
-    """Seconds that a scene, or a block of one, may take before it is quarantined; by default any time."""
+    """Seconds that a scene, or a block of one, may take before it is quarantined; no limit by default."""
 
     def __post_init__(self) -> None:
         index, count = self.shard
@@ -136,10 +136,10 @@ def run_fleet(
     on_outcome: Callable[[Outcome, Tally], None] | None = None,
     make: Callable[[Job], SceneWorker] = SceneWorker,
 ) -> Tally:
-    """Restore every scene of a manifest that is not restored yet, and say what was done.
+    """Restore every scene of a manifest that is not restored yet, and count what was done.
 
-    `out` is a folder or a bucket's prefix: `items/ID.json` are the STAC items, each the commit of its scene,
-    `scenes/ID/WORK/` the rasters, `ledger/` the log. Started again after any kind of end it goes on.
+    `out` is a folder or a bucket's prefix: `items/ID.json` are the STAC items, each of which marks its scene as done,
+    `scenes/ID/WORK/` the rasters, `ledger/` the log. Run it again to continue after any interruption.
     """
     options, fleet = options or RestoreOptions(), fleet or FleetOptions()
     began = time.perf_counter()
@@ -187,8 +187,8 @@ def make_job(out: str, weights: str, options: RestoreOptions, fleet: FleetOption
     suffix = Path(weights.partition("#")[0]).suffix.lower()
     if suffix == ".xml":
         raise ConfigError(
-            f"{redact(weights)} has its numbers in a second file, and one travels to the workers: give weights or "
-            ".onnx, with `backend=openvino`."
+            f"{redact(weights)} keeps its numbers in a second file, and the workers get only one file: give weights "
+            "or .onnx, with `backend=openvino`."
         )
     content = _read(weights)
     threads = fleet.threads or (1 if fleet.engine == "ray" else 0)
@@ -257,7 +257,7 @@ class _Todo:
         return self._joins.popleft() if self._joins else next(self._works)
 
     def settle(self, outcome: Outcome) -> Outcome | None:
-        """Give the outcome as one of a scene, or None while blocks of it are under way or it was told already."""
+        """Give the outcome as one of a scene, or None while blocks of it are under way or it was reported already."""
         if outcome.work in self._split:
             work, left = self._split[outcome.work]
             if outcome.status == "block":
@@ -347,7 +347,7 @@ class FleetStatus:
     summary: Summary
     left: int
     seconds_left: float | None
-    """At the rate of late; None where there is none."""
+    """At the recent rate; None if there is none."""
 
 
 def read_status(out: str) -> FleetStatus:
@@ -414,7 +414,7 @@ def _about(store: Store) -> dict[str, Any]:
         raise FleetError(f"{store.name} holds no {RUN}: give the output of an `attcr fleet run`.")
     about = _parse_about(data)
     if not isinstance(about.get("recipe"), str) or not isinstance(about.get("rows"), int):
-        raise FleetError(f"{store.name}/{RUN} is damaged: start the `attcr fleet run` again, which writes it anew.")
+        raise FleetError(f"{store.name}/{RUN} is damaged: start `attcr fleet run` again, which writes a new one.")
     return about
 
 
@@ -442,5 +442,5 @@ def _read(href: str) -> bytes:
     except BaseError as error:
         raise WeightsError(f"{redact(address)} cannot be read: {hide_secrets(str(error))}") from error
     if due and hashlib.sha256(content).hexdigest() != due.lower():
-        raise WeightsError(f"{redact(address)} has not the sha256 that is asked for: check both.")
+        raise WeightsError(f"{redact(address)} does not have the expected sha256: check both.")
     return content

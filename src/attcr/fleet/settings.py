@@ -30,9 +30,7 @@ def options_of(work: Work, common: RestoreOptions) -> RestoreOptions:
 def _settled(options: RestoreOptions) -> RestoreOptions:
     """Refuse references that are still to be found: what a scene is made from is known before it is run."""
     if options.searched:
-        raise ConfigError(
-            "A fleet searches for no references: let the plan find those of each scene (`references` of fleet plan)."
-        )
+        raise ConfigError("A fleet does not search for references: let `attcr fleet plan` find those of each scene.")
     return options
 
 
@@ -51,7 +49,7 @@ def with_settings(options: RestoreOptions, settings: Mapping[str, Any]) -> Resto
         except TypeError:
             raise ConfigError(f"The option {name} is {value!r}; expected {_words(kinds[name])}.") from None
     if changed.get("dtype") == "auto":
-        raise ConfigError("The option dtype is 'auto', by which machines may differ: name float32 or bfloat16.")
+        raise ConfigError("The option dtype is 'auto', which differs between machines: name float32 or bfloat16.")
     return replace(options, **changed)
 
 

@@ -22,7 +22,7 @@ def end_on_signals(grace: float = GRACE) -> None:
     """Let SIGTERM interrupt this process as SIGINT does, and end it where neither is heard within the grace.
 
     Python hears a signal between two of its own steps. A library that waits for a server may be in one for minutes,
-    so a thread that the system wakes at once counts the seconds. Nothing is lost: a run goes on after any kind of end.
+    so a thread that the system wakes at once counts the seconds. Nothing is lost: the same command continues the run.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     heard, told = os.pipe()

@@ -54,7 +54,7 @@ class Store:
 
     @contextmanager
     def _told(self, *, expected: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-        """Turn what goes wrong with a bucket into an error of ours: obstore's tells keys and signatures.
+        """Turn what goes wrong with a bucket into an error of ours: obstore's may contain keys and signatures.
 
         An answer that is `expected` passes. Nothing is found where one writes or lists only if there is no bucket.
         """

@@ -45,7 +45,7 @@ def make_config(network: str, settings: Mapping[str, Any]) -> Any:
         return kind(**settings)
     except TypeError as error:
         raise ConfigError(
-            f"settings of {network}: {dict(settings)} are of another kind than expected ({error})"
+            f"settings of {network}: {dict(settings)} do not have the expected types ({error})"
         ) from error
 
 
@@ -60,6 +60,6 @@ def name_of(config: Any) -> str:
         if type(config) is entry.config:
             return name
     raise ConfigError(
-        f"{type(config).__name__} is the config of no network; known are "
+        f"{type(config).__name__} is not the config of a network; known are "
         f"{', '.join(f'{name} ({entry.config.__name__})' for name, entry in NETWORKS.items())}"
     )

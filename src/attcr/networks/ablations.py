@@ -31,7 +31,7 @@ class AblationConfig(ATTCRConfig):
     """A network with another paper's attention."""
 
     replacement: Kind = "mdta"
-    """The attention in the place of the triangular product."""
+    """The attention that replaces the triangular product."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -33,7 +33,7 @@ class ATTCRConfig:
     out_channels: int = 3
     """Channels of the output."""
     residual: tuple[int, ...] = (0, 1, 2)
-    """The input channels that the network's result is added to, for the first output channels; the rest is as it is."""
+    """The input channels that the network's result is added to, for the first output channels; not for the others."""
     dim: int = 48
     """Channels of the first stage; the others have 2, 4, 2 and 2 times as many."""
     blocks: tuple[int, ...] = (1, 2, 8, 2, 1)
@@ -41,7 +41,7 @@ class ATTCRConfig:
     heads: tuple[int, ...] = (2, 2, 8, 2, 2)
     """Attention heads of each stage, even; the first half looks back, the second half ahead."""
     scales: tuple[tuple[int, ...], ...] = _RICE2_SCALES
-    """Odd kernel sizes of the key and value tokens of each stage; 1 is no spatial kernel at all."""
+    """Odd kernel sizes of the key and value tokens of each stage; 1 means no spatial kernel."""
     attention: Literal["triangular", "linear"] = "triangular"
     """`linear` is the paper's ablation: the same product without the triangles."""
     gate: bool = True
@@ -241,7 +241,7 @@ class ATTCR(nn.Module):
         self.output = nn.Conv2d(c5, config.out_channels, 3, padding=1, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Remove the cloud. Pixels come and go in the range that the weights were trained in."""
+        """Remove the cloud. Input and output are in the range that the weights were trained in."""
         if x.dim() != 4 or x.shape[1] != self.config.in_channels or min(x.shape[2:]) < 8:
             raise ShapeError(
                 f"input came as {tuple(x.shape)}; expected (B, {self.config.in_channels}, H, W) with H, W >= 8"

@@ -18,7 +18,7 @@ from attcr.errors import ConfigError, ShapeError
 
 BOTTLENECKS = 17
 ATTENDED = (4, 7, 10, 13)
-"""The bottlenecks before which the attention is looked at anew; it weighs them and those after them, up to the 15th."""
+"""The bottlenecks before which the attention is computed again; it weights them and the later ones, up to the 15th."""
 COLOURS = 3
 
 

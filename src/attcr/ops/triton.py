@@ -55,9 +55,10 @@ class Target:
         return self.maker == "hip" or self.major >= 8
 
     def chunk(self, dtype: torch.dtype) -> int:
-        """Tokens of a chunk: 64 would not fit into the registers of sm_8x, nor in float32 into shared memory."""
-        small = dtype == torch.float32 or (self.maker == "cuda" and self.major == 8)
-        return 32 if small else 64
+        """Tokens of a chunk: as many as fit into registers. Three products in tf32 need the most of them."""
+        if dtype == torch.float32:
+            return 16 if self.maker == "cuda" else 32
+        return 32 if self.maker == "cuda" and self.major == 8 else 64
 
     def precision(self, dtype: torch.dtype) -> str:
         """How products are made: tf32 keeps more than bfloat16 tokens have, three of them nearly all of float32."""

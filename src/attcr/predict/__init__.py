@@ -38,14 +38,13 @@ def open_predictor(
     threads: int = 0,
     backend: Backend = "auto",
 ) -> Predictor:
-    """Give the predictor of weights (a published name, a path, hf:// or a URL), of a module, or the one that came.
+    """Open weights (a published name, a path, hf:// or a URL) or a module; a predictor is returned as it is.
 
     Weights are .safetensors, or .onnx or .xml as `attcr export` writes them.
 
-    A module says by its `spec` what it takes, as one from `load_model` does. It is never changed: where it is in
-    training mode, on another device or of another type, a copy is used. `threads` are those of this process; 0 leaves
-    them to the library. `dtype` "auto" is bfloat16 on CPUs that multiply in it and float32 elsewhere; the predictor's
-    identity tells which.
+    A module needs a `spec`, as those from `load_model` have. It is never changed: if it is in training mode, on
+    another device or of another type, a copy is used. `threads` are those of this process; 0: the library decides.
+    `dtype` "auto" is bfloat16 on CPUs that multiply in it and float32 elsewhere; the identity says which.
     """
     if backend not in get_args(Backend):
         raise ConfigError(f"backend is {backend!r}; expected {', '.join(get_args(Backend))}.")
@@ -63,8 +62,8 @@ def open_predictor(
         settled = settle_dtype(dtype, device, "torch")
         return TorchPredictor(cast("nn.Module", source), device=device, dtype=settled, threads=threads)
     raise ConfigError(
-        f"{type(source).__name__} is no predictor: give the name or path of weights, a module, or what has a spec, an "
-        "identity and can be called."
+        f"{type(source).__name__} is not a predictor: give the name or path of weights, a module, or an object that "
+        "has a spec and an identity and can be called."
     )
 
 

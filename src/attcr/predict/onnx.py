@@ -184,7 +184,7 @@ class _Graph:
         return self.add("Conv", x, weight, *bias, outputs=outputs, pads=[kernel // 2] * 4, group=group)
 
     def reshape(self, x: str, *shape: int) -> str:
-        """0 keeps a dimension, -1 is what is left."""
+        """0 keeps a dimension, -1 takes the rest."""
         return self.add("Reshape", x, self.numbers(shape))
 
     def cut(self, x: str, end: str, *, axis: int, start: int = 0) -> str:

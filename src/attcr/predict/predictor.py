@@ -17,7 +17,7 @@ NEIGHBOURHOOD = 129
 
 @runtime_checkable
 class Predictor(Protocol):
-    """A network ready to be asked. Several threads may call it at once."""
+    """A network that is ready to run. Several threads may call it at once."""
 
     @property
     def spec(self) -> InputSpec:
@@ -25,7 +25,7 @@ class Predictor(Protocol):
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """All that decides its numbers: the weights' sha256, what computes, in which type, by which operator."""
+        """Everything that decides its results: sha256 of the weights, backend, number type, operator."""
 
     def __call__(self, x: Float32) -> Float32:
         """Give (B, outputs, H, W) for (B, slots, H, W), both in the network's range; H and W are at least 8.
@@ -53,7 +53,7 @@ def without_gain(spec: InputSpec, x: Float32, y: Float32) -> Float32:
 
 
 def _box_mean(planes: Float32) -> Float32:
-    """Give the mean over NEIGHBOURHOOD x NEIGHBOURHOOD pixels around each; the image's edge goes on outside."""
+    """Give the mean over NEIGHBOURHOOD x NEIGHBOURHOOD pixels around each; the image's edge is repeated outside."""
     for axis in (2, 3):
         reach = [(0, 0)] * planes.ndim
         reach[axis] = (NEIGHBOURHOOD // 2 + 1, NEIGHBOURHOOD // 2)

@@ -54,12 +54,14 @@ def restore_array(
 
     The image is a numpy array (C, H, W), or (H, W, C) with `layout="hwc"`; a torch tensor (C, H, W) or
     (1, C, H, W); or a Pillow image. `bands` names its bands, in their order (`("B02", "B03", ...)`): those that the
-    network takes are restored and the others stay. Without, they are those that the network takes, in its order
-    (`spec.bands`). `model` is the name or path of weights, a module that has a `spec`, or a predictor. `clouds` (H,
-    W) is 0 where the image is clear, 1 under thin cloud, 2 under thick; True is cloud of either kind. No mask is made
-    here: without one every pixel goes through the network. Cloud that is opaque in red, green and blue counts as
-    thick; thick cloud that the network does not remove is left as it came, or as the options' `unseen` says. Integers
-    are digital numbers and floats reflectance, unless the options' sensor says otherwise.
+    network takes are restored, and the others stay. Without `bands`, the image must have the network's bands in its
+    order (`spec.bands`). `model` is the name or path of weights, a module that has a `spec`, or a predictor.
+
+    `clouds` (H, W) is 0 where the image is clear, 1 under thin cloud, 2 under thick; True is cloud of either kind. No
+    clouds are searched for here: without `clouds` every pixel goes through the network. Cloud that is opaque in red,
+    green and blue counts as thick; thick cloud that the network does not remove stays, unless `unseen` of the options
+    says otherwise. Integers are digital numbers and floats are reflectance, unless `sensor` of the options says
+    otherwise.
     """
     options = options or RestoreOptions()
     array, wrap = _unwrapped(image, layout)
@@ -111,7 +113,7 @@ def restore_tiles(
     bands: Sequence[str] | None = None,
     options: RestoreOptions,
 ) -> RestoredArray:
-    """Restore what the tiles of a grid cover of an image; its other pixels are left as they came.
+    """Restore what the tiles of a grid cover of an image; its other pixels stay unchanged.
 
     The grid may be a part of a larger one, for an image that is a part of a larger one: where all tiles that
     cover a pixel there are among these, it comes out as it would there, to the bit.

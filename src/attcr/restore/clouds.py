@@ -28,10 +28,10 @@ def find_clouds(
 ) -> NDArray[np.uint8]:
     """Give the clouds of a scene as (H, W): 0 clear, 1 thin cloud or shadow, 2 thick cloud.
 
-    `source` is anything that `restore_scene` takes. `mask` says by what: scl[=FILE], qa_pixel[=FILE], s2cloudless,
-    csmask, auto, or a raster (0 is clear); None chooses as `restore_scene` does. `sensor` names the product where the
-    scene does not tell, and `bands` which of its bands are red, green and blue, by name or number from 1. It is what
-    `restore_array` takes as `clouds`; the rim around them is not in it.
+    `source` is anything that `restore_scene` takes. `mask` says how: scl[=FILE], qa_pixel[=FILE], s2cloudless, csmask,
+    auto, or a raster (0 is clear); None chooses as `restore_scene` does. `sensor` names the product if the
+    scene does not say it, and `bands` which of its bands are red, green and blue, by name or number from 1. Give the
+    result to `restore_array` as `clouds`; it does not include the rim around clouds.
     """
     options = RestoreOptions(mask=mask, sensor=sensor, bands=bands, dilate=0, feather=0)  # type: ignore[arg-type]
     if options.mask == "none":

@@ -30,7 +30,7 @@ class Fit:
 
 
 def which_weights(source: str | Path | Sequence[str | Path], *, sensor: str | None = None) -> list[Fit]:
-    """Say for each of the published weights whether it fits a scene and why, those that fit first."""
+    """Say for all published weights whether they fit a scene, and why; those that fit come first."""
     named = RestoreOptions(sensor=sensor).named_sensor()
     with gdal(), open_scene(source) as scene:
         scales, offsets = [band.scale for band in scene.bands], [band.offset for band in scene.bands]

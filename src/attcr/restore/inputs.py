@@ -20,7 +20,7 @@ PATIENCE = 10.0
 
 
 def identity_of(href: str) -> tuple[str, ...] | None:
-    """Give what tells a file from a changed one; None where its server does not say."""
+    """Give an identity that changes when a file does; None if its server does not say."""
     path = local_file(href)
     if path is not None:
         return (redact(href), *_of_file(path))
@@ -46,7 +46,7 @@ def _of_file(path: Path) -> tuple[str, ...]:
 def _of_server(url: str) -> tuple[str, ...] | None:
     """Ask for one byte: what may be read may not always be asked about (HEAD) with a signed address.
 
-    An item is asked for as a whole: APIs make it anew each time, and do not tell when it was changed.
+    An item is asked for as a whole: APIs make it again each time, and do not say when it was changed.
     """
     try:
         with urlopen(Request(url, headers={} if is_item(url) else {"Range": "bytes=0-0"}), timeout=PATIENCE) as answer:

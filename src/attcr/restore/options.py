@@ -27,10 +27,10 @@ _ASIDE = ("device", "batch", "vrt", "reference_days")
 
 @dataclass(frozen=True)
 class RestoreOptions:
-    """How to restore a scene. Two scenes restored with equal options were treated alike."""
+    """How to restore a scene. Scenes with equal options are treated alike."""
 
     tile: int = 256
-    """Pixels along a tile; the weights were trained on about this many."""
+    """Width and height of a tile; the weights were trained on about this size."""
     overlap: int = 32
     """Pixels that neighbouring tiles share and are blended over."""
     batch: int = 1
@@ -38,32 +38,32 @@ class RestoreOptions:
     device: str = "cpu"
     """Where the network runs, as torch names it."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "float32"
-    """What the network computes in; auto is bfloat16 on CPUs that multiply in it and float32 elsewhere."""
+    """Number type of the network; auto is bfloat16 on CPUs that multiply in it and float32 elsewhere."""
     backend: Backend = "auto"
-    """What computes it: torch, onnxruntime or openvino; auto leaves it to the file of the weights."""
+    """What runs the network: torch, onnxruntime or openvino; auto: chosen by the weights file."""
     sensor: str | Sensor | None = None
-    """The product, where the scene's metadata does not tell."""
+    """The product, if the scene's metadata does not say it."""
     bands: tuple[str, ...] | str | None = None
     """Bands to give the network, by name or number from 1, in the order it takes them; also as "B04,B03,B02"."""
     mask: str | None = None
-    """Where clouds are: none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], or a raster; None chooses."""
+    """Where the clouds are: none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], a raster; None chooses."""
     unseen: Literal["keep", "fill", "nodata"] = "keep"
-    """What becomes of cloud that the weights do not remove: it stays, the network paints it, or it is no data."""
+    """What to do with cloud that the weights do not remove: keep it, let the network paint it, or make it no data."""
     dilate: int = 8
     """Pixels around a cloud that are restored too."""
     feather: int = 8
-    """Pixels beyond those over which restored fades into original."""
+    """Pixels beyond those, over which the result fades into the original."""
     sar: str | None = None
     """Radar raster (VV, VH in dB) for weights that take it."""
     nodata: float | None = None
-    """The value that means no data, where the file does not declare it."""
+    """The value that means no data, if the file does not declare it."""
     references: tuple[str, ...] | str = ()
-    """Other dates of the same place, each anything that a scene may be: what is under cloud is filled from them. auto
-    searches for up to three where a STAC item is from, auto:5 for up to five."""
+    """Other dates of the same place, in any form that a scene may have: they fill what is under cloud. auto finds up to
+    three in the catalog of a STAC item, auto:5 up to five."""
     reference_days: int = 60
-    """Days from the scene within which references are searched for."""
+    """How many days before and after the scene to search for references."""
     reference_mask: str | None = None
-    """Where the clouds of references are, as for `mask`; None chooses for each, none takes all of them for clear."""
+    """Where the clouds of references are, as for `mask`; None chooses for each, none: all of them are clear."""
     reference_fill: Literal["network", "classical"] = "network"
     """How references are brought to the scene's tones: a network corrects what classical methods give, where that is
     better on hidden ground of the scene itself, or they are left at that."""
@@ -71,7 +71,7 @@ class RestoreOptions:
     """Run all eight flips and turns of each tile and write how much they differ."""
 
     vrt: VrtRule = "beside"
-    """Which VRTs are taken: "beside" those of plain files in or below their own folder, "any", or "never" one."""
+    """Which VRTs are accepted: "beside" those of plain files in or below their own folder, "any", or "never" one."""
 
     def __post_init__(self) -> None:
         if self.bands is not None:
@@ -112,7 +112,7 @@ class RestoreOptions:
 
     @property
     def searched(self) -> int:
-        """How many references are searched for at most; 0 where they are named, or none are wanted."""
+        """The largest number of references to search for; 0 if they are named, or not wanted."""
         first, _, number = next(iter(self.references), "").partition(":")
         return int(number or AUTO_MOST) if first == AUTO else 0
 
@@ -128,7 +128,7 @@ class RestoreOptions:
     def digest(self) -> str:
         """Give a sha256 of the options that decide the result and are not at their default.
 
-        An option that is added later changes no digest of those who do not use it.
+        So a new option does not change the digest of those who do not use it.
         """
         default = {field.name: field.default for field in fields(self)}
         told = {key: value for key, value in self.describe().items() if value != default[key]}

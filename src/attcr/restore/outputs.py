@@ -85,7 +85,7 @@ class Outputs:
 def targets_in(folder: Path, sources: Sequence[str]) -> list[tuple[tuple[str, ...], Path]]:
     """Give each scene of these and the file in a folder that it goes to, named after it.
 
-    Files that are named after bands are one scene; else each is one. What a format cannot give back as it came, such
+    Files that are named after bands are one scene; else each is one. What a format cannot store without a change, such
     as JPEG, becomes PNG; all that is no picture becomes GeoTIFF.
     """
     named = [BAND_IN_NAME.search(redact(source)) for source in sources]

@@ -51,7 +51,7 @@ MEMORY_LIMIT = 4 << 30
 MOST_NAMED = 13
 """Bands that a note names; it says no more of others than that there are."""
 
-_NO_MASK = "References fill what is under cloud, and there is no mask that tells: choose one with `mask`."
+_NO_MASK = "References fill what is under cloud, and no mask says where that is: choose one with `mask`."
 
 Source = str | Path | Sequence[str | Path]
 """Anything that `open_scene` takes."""
@@ -106,7 +106,7 @@ class Prepared:
 
     @cached_property
     def passed(self) -> list[int]:
-        """Where among all bands those are that the network does not give: they come out as they came."""
+        """Which of all bands the network does not restore: they stay unchanged."""
         outputs = self.predictor.spec.outputs
         pairs = zip(self.scene.bands, self.slots, strict=True)
         restored = {self.whole.bands.index(band) for band, slot in pairs if slot in outputs}
@@ -154,7 +154,7 @@ class Prepared:
 
     @property
     def identities(self) -> dict[str, tuple[str, ...] | None]:
-        """What each input was when this run first asked; None for one that its server tells nothing of."""
+        """Identity of each input when this run first asked; None if its server gives none."""
         self._known |= {href: identity_of(href) for href in self.inputs if href not in self._known}
         return {href: self._known[href] for href in self.inputs}
 
@@ -201,7 +201,7 @@ class Prepared:
         masks = []
         for i, reference in enumerate(self.references, 1):
             beside = folder / f"reference-{i}"
-            shutil.rmtree(beside, ignore_errors=True)  # found anew: an interrupted run may have left a part
+            shutil.rmtree(beside, ignore_errors=True)  # found again: an interrupted run may have left a part
             masks.append(reference.find_clouds(beside, self.scene, self.options.rim))
         thick_only = not isinstance(self.predictor, NoNetwork)
         own = mask_file(self.whole, self.mask) == self.mask  # a raster of the user's is taken at its word
@@ -285,13 +285,13 @@ def prepare(
 
 
 def _tell_of_passed(job: Prepared) -> None:
-    """Say which bands come out as they came."""
+    """Say which bands stay unchanged."""
     if not job.passed:
         return
     named = [job.whole.bands[at].name or str(at + 1) for at in job.passed]
     listed = " ".join(named[:MOST_NAMED]) + (" ..." if named[MOST_NAMED:] else "")
     warnings.warn(
-        f"These weights do not restore {listed}: what is not restored comes out as it came, and the second band of the "
+        f"These weights do not restore {listed}: these bands stay unchanged, and the second band of the "
         "quality raster says where it is still under cloud.",
         AttcrWarning,
         stacklevel=4,
@@ -310,7 +310,8 @@ def _with_mask(
     mask = options.mask or choose_mask(whole, product, _colours(whole, scene, slots))
     if mask == "none":
         warnings.warn(
-            "There is no mask: every pixel is restored, cloud or not, and nothing tells what was clear.",
+            "There is no mask: every pixel is restored, cloud or not, and the quality raster cannot say what "
+            "was clear.",
             AttcrWarning,
             stacklevel=5,
         )
@@ -333,7 +334,7 @@ def _predictor(model: nn.Module | str | Path | Predictor, whole: Scene, options:
         return open_predictor(model, device=options.device, dtype=options.dtype, backend=options.backend)
     if not options.references:
         raise ConfigError(
-            "`weights=none` fills clouds from other dates, and no date came: give them with `references`."
+            "`weights=none` fills clouds from other dates, and none was given: give them with `references`."
         )
     product, names = sensor_of(whole, options.sensor), [band.name for band in whole.bands]
     if options.bands:
@@ -429,7 +430,7 @@ def _open_radar(scene: Scene, predictor: Predictor, options: RestoreOptions) -> 
         if all(slot.optional for slot in wanted):
             return None
         raise SceneError(
-            f"These weights take radar ({names} in dB) beside the optical bands and none came: give it with "
+            f"These weights take radar ({names} in dB) beside the optical bands, and none was given: give it with "
             "`sar`, or use weights without radar."
         )
     radar = AlignedRaster(options.sar, scene.profile, scene.vrt)
@@ -463,7 +464,7 @@ def check_target(job: Prepared, target: Path, *, overwrite: bool) -> Outputs:
     if target.suffix.lower() in (".jpg", ".jpeg"):
         warnings.warn(
             f"{target.name} is JPEG, which changes every pixel a little: write .tif or .png to keep clear "
-            "pixels as they came.",
+            "pixels unchanged.",
             AttcrWarning,
             stacklevel=4,
         )

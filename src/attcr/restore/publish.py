@@ -1,4 +1,4 @@
-"""What is written beside a restored scene: quality, spread, a preview, and last the STAC item that tells of all."""
+"""What is written beside a restored scene: quality, spread, a preview, and last the STAC item that describes them."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def told_references(job: Prepared, folder: Path) -> list[dict[str, Any]]:
 
 
 def _told_file(href: str, identity: tuple[str, ...] | None) -> dict[str, Any]:
-    """Give what tells an input from a changed one, but for when it was written: the same work gives the same bytes."""
+    """Identify an input without its modification time, so that the same work gives the same bytes."""
     if identity is None or not identity[1:]:
         return {"name": redact(href)}
     if local_file(href) is not None:

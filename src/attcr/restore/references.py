@@ -54,8 +54,8 @@ class Reference:
         cloud = THICK if self._is_veiled(folder / CLOUDS) else THIN
         if cloud == THICK:
             warnings.warn(
-                f"The reference {self.scene.source} lies under thin cloud as a whole: it is used as it is, where it is "
-                "not under thick cloud.",
+                f"The reference {self.scene.source} is completely under thin cloud: it is used all the same, where it "
+                "is not under thick cloud.",
                 AttcrWarning,
                 stacklevel=6,
             )

@@ -48,10 +48,10 @@ class State:
     clouds: int = 0
     """Checksum of the cloud map; 0 where there is none."""
     publishing: bool = False
-    """Whether files have begun to get their names: those that exist are this run's own."""
+    """Whether files have started to get their names: those that exist are this run's own."""
 
     def save(self) -> None:
-        """Write it into the folder, whole or not at all; what it tells of must be on the disk before."""
+        """Write it into the folder, complete or not at all; what it describes must be on the disk before."""
         told = {key: value for key, value in asdict(self).items() if key != "folder"}
         write_whole(self.folder / "state.json", json.dumps(told))
 
@@ -182,7 +182,7 @@ def take_up(
             reason = "is damaged"
         else:
             reason = "was left by other work (another input, weights, options or version)"
-        warnings.warn(f"{folder} {reason}: starting anew.", AttcrWarning, stacklevel=4)
+        warnings.warn(f"{folder} {reason}: starting again.", AttcrWarning, stacklevel=4)
     empty(folder)
     return State(folder, fingerprint)
 

@@ -119,12 +119,12 @@ def restore_scene(
     resume: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> RestoreResult:
-    """Restore a scene and write it with the grid, type and metadata that it came with.
+    """Restore a scene and write it with its own grid, type and metadata.
 
-    Beside `target` go its quality raster, a preview, the spread where there is one, and last a STAC item that
-    says how it was made. Each file appears whole or not at all. One that exists is refused before any work unless
-    `overwrite` says to replace it; an input is never replaced. With `resume`, rows that an interrupted run
-    of the same work left behind are kept. The same input, weights and options give the same bytes.
+    Beside `target` it writes a quality raster, a preview, the spread if there is one, and last a STAC item that
+    says how the scene was made. Each file appears complete or not at all. Existing files are refused before any work
+    starts, unless `overwrite` is set; inputs are never replaced. With `resume`, the finished rows of an interrupted
+    run of the same work are kept. The same input, weights and options give the same bytes.
     """
     options = options or RestoreOptions()
     target = Path(target)
@@ -224,14 +224,14 @@ def finished_rows(job: Prepared, preview: Preview, strip: Strip) -> FinishedRows
 
 
 def _quality_of_passed(job: Prepared, strip: Strip, values: Array) -> Array:
-    """Give the classes of the bands that come out as they came: cloud is left wherever the others lost it."""
+    """Give the classes of bands that are not restored: cloud stays wherever the others lost it."""
     assert strip.cloudy is not None, "a walk says it of every strip"
     seen = job.whole.select(job.passed).valid(values, strip.top, blank=job.product.nodata).any(axis=0)
     return np.where(seen, np.where(strip.cloudy, CLOUD_LEFT, ORIGINAL), NODATA).astype(np.uint8)
 
 
 def was_publishing(job: Prepared, target: Path) -> bool:
-    """Say whether an interrupted run of this job had begun to give files their names: they are its own."""
+    """Say whether an interrupted run of this job had started to give files their names: they are its own."""
     state = read_state(Outputs(target).folder)
     return state is not None and state.publishing and state.fingerprint == job.fingerprint()
 
@@ -241,7 +241,7 @@ def take_up_work(job: Prepared, folder: Path, resume: bool) -> State:
     untold = [redact(href) for href, identity in job.identities.items() if identity is None]
     if resume and untold:
         warnings.warn(
-            f"{untold[0]} may have changed since, and its server does not tell: starting anew.",
+            f"{untold[0]} may have changed, and its server does not say: starting again.",
             AttcrWarning,
             stacklevel=3,
         )
@@ -323,7 +323,7 @@ def _tell_of_cloud_left(job: Prepared, state: State) -> None:
         )
     total = sum(state.pixels) - state.pixels[NODATA] + (state.left if job.options.unseen == "nodata" else 0)
     became = {
-        "keep": "is left as it came (class 5 of the quality raster)",
+        "keep": "stays in the image (class 5 of the quality raster)",
         "fill": "was painted by the network all the same (class 4, low confidence)",
         "nodata": "became no data",
     }[job.options.unseen]

@@ -74,7 +74,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class Strip:
-    """Finished rows of a walk: as they came, restored, and what is known about them."""
+    """Finished rows of a walk: the original, the result, and what is known about them."""
 
     top: int
     came: Array

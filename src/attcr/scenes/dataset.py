@@ -73,7 +73,7 @@ def open_dataset(href: str, vrt: VrtRule = "beside") -> DatasetReader:
         path = Path(href)
         there = os.path.exists(path)  # noqa: PTH110  # a name that is too long is not there either
         if not there and os.path.islink(path):  # noqa: PTH114
-            raise SceneError(f"{name} is a link to {path.readlink()}, which does not exist: mend the link.")
+            raise SceneError(f"{name} is a link to {path.readlink()}, which does not exist: repair the link.")
         if not there:
             raise SceneError(f"{name} does not exist: check the path.")
         if not path.is_file():
@@ -105,11 +105,11 @@ def _drivers_of(path: Path, vrt: VrtRule) -> list[str]:
     try:
         for beside in (path.with_name(path.name + ending) for ending in (".msk", ".ovr")):
             if beside.is_file() and is_vrt(beside):  # GDAL opens these by itself, in any format
-                raise SceneError(f"{beside} is a VRT, which is not taken beside {path.name}: remove it.")
+                raise SceneError(f"{beside} is a VRT, which is not accepted beside {path.name}: remove it.")
         if not is_vrt(path):
             return list(DRIVERS)
         if vrt == "never":
-            raise SceneError(f"{path} is a VRT, and none are taken here: give the files that it names.")
+            raise SceneError(f"{path} is a VRT, which is not accepted here: give the files that it names.")
         for source in check_vrt(path):
             open_dataset(str(source), "never").close()  # or GDAL would open it in any format
     except OSError as error:
@@ -137,8 +137,8 @@ def _check(dataset: DatasetReader, name: str) -> None:
     corner = (dataset.transform.c, dataset.transform.f)
     if not np.isfinite(corner).all():  # GeoTIFF would write 0
         raise SceneError(
-            f"{name} lies nowhere: its corner is at {corner}. Set it with gdal_edit.py -a_ullr, or remove it with "
-            "-unsetgt."
+            f"{name} has no valid position: its corner is at {corner}. Set it with gdal_edit.py -a_ullr, or remove it "
+            "with -unsetgt."
         )
     item = np.dtype(dataset.dtypes[0]).itemsize
     declared = pixels * dataset.count * item
@@ -147,7 +147,7 @@ def _check(dataset: DatasetReader, name: str) -> None:
         if declared > BOMB_RATIO * stored:
             raise SceneError(
                 f"{name} declares {declared / 2**30:.1f} GiB of pixels in a file of {stored:,} bytes, "
-                "which no real scene does: if it is meant so, expand it with gdal_translate -co "
+                "which no real scene does: if this is intended, expand it with gdal_translate -co "
                 "COMPRESS=NONE first."
             )
     rows, cols = dataset.block_shapes[0]

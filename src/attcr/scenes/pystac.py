@@ -56,7 +56,7 @@ def origin_of(href: str) -> Origin:
     """Say which catalog a STAC item is from, that others of its collection may be found in."""
     if not is_item(href):
         raise SceneError(
-            f"{redact(href)} is no STAC item, so that other dates cannot be searched for: name them with `references`."
+            f"{redact(href)} is not a STAC item, so attcr cannot search for other dates: name them with `references`."
         )
     item = _read_item(href)
     links = {str(link.rel): link.get_absolute_href() or "" for link in reversed(item.links)}

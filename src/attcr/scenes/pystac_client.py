@@ -48,5 +48,5 @@ def interval_of(datetime: str) -> str:
     try:
         told = str(ItemSearch("", datetime=datetime).get_parameters()["datetime"])
     except Exception as error:  # it raises no kind of its own
-        raise SceneError(f"{datetime!r} are no dates: write them as 2024-06-01/2024-06-30.") from error
+        raise SceneError(f"{datetime!r} are not dates: write them as 2024-06-01/2024-06-30.") from error
     return told if "/" in told else f"{told}/{told}"

@@ -1,4 +1,4 @@
-"""VRTs: text that tells GDAL which files to read. Which of them are taken, decided before GDAL sees them."""
+"""VRTs: texts that name files for GDAL to read. Which of them are accepted is decided before GDAL opens them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _source(path: Path, element: ElementTree.Element) -> Path:
     relative = {name.lower(): value for name, value in element.attrib.items()}.get("relativetovrt", "0")
     folder = path.resolve().parent
     if "://" in text or text.startswith("/vsi") or re.match(r"\w{2,}:|<|\s", text) or text != text.strip():
-        raise _refusal(path, f"it reads {text.split('?')[0][:80]!r}, which is no plain file")
+        raise _refusal(path, f"it reads {text.split('?')[0][:80]!r}, which is not a plain file")
     named = Path(path.parent, text) if relative.strip() == "1" else Path(text)
     if not named.resolve().is_relative_to(folder):
         raise _refusal(path, f"it reads {str(named)!r}, which is not in its folder")
@@ -87,6 +87,6 @@ def _source(path: Path, element: ElementTree.Element) -> Path:
 
 def _refusal(path: Path, reason: str) -> SceneError:
     return SceneError(
-        f"{path} is a VRT that is not taken, for {reason}: only plain files in its own folder are read. If you trust "
-        "it, say so with `vrt=any`."
+        f"{path} is a VRT that is not accepted, because {reason}: only plain files in its own folder are read. "
+        "If you trust it, say so with `vrt=any`."
     )

@@ -82,7 +82,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _room(folder: Path) -> str:
-    """Say how much the disk still holds, where it tells."""
+    """Say how much space the disk has, if that is known."""
     try:
         return f"{_size(shutil.disk_usage(folder).free)} are free there: is the disk full?"
     except OSError:

@@ -245,6 +245,7 @@ def serve(settings: ServeSettings, announce: Callable[[str], None] = lambda _: N
             access_log=False,
             timeout_graceful_shutdown=GRACE,
             timeout_keep_alive=15,
+            http="h11",  # httptools, which is taken where it is installed, has no bound for headers
             h11_max_incomplete_event_size=64 << 10,
             server_header=False,
             proxy_headers=False,

@@ -82,7 +82,7 @@ def ablate(args: list[str], *, say: Callable[[str], None] = lambda line: None) -
     """Train what `args` describe, tell `say` of each run, and give the Markdown file with the table.
 
     Runs that the folder already holds with the same settings are taken as they are, so a comparison that was
-    stopped goes on where it stopped.
+    stopped continues where it stopped.
     """
     parser = _parser()
     with as_file(files("attcr.train") / "ablations") as shipped:

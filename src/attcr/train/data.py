@@ -225,7 +225,7 @@ class PairData(pl.LightningDataModule):
             batch_size: pairs in a step and process.
             crop: pixels of the random square cut from each pair; None for whole images. `{0: 64, 1500: 128}` is 64 from
                 step 0 on and 128 from step 1500 on: small squares are more images for the same work.
-            shrinks: factors by which pairs are averaged down before the crop, drawn anew for each pair among those that
+            shrinks: factors by which pairs are averaged down before the crop, drawn for each pair among those that
                 leave it as large as the crop: a whole image at an eighth of its size teaches tone and what cloud hides
                 at a 64th of the work. Name a factor twice to draw it twice as often.
             augment: flips and quarter turns.

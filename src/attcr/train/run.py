@@ -32,7 +32,7 @@ def train(args: list[str]) -> None:
     """Run `args` as Lightning's `fit`; a value of --config that is no file may name a shipped recipe."""
     # DDP starts its other processes with sys.argv, so it stays as it is, and Lightning warns that it is there.
     warnings.filterwarnings("ignore", "LightningCLI's args parameter is intended")
-    # Ours goes on where it stopped (NumberSampler), in a way that Lightning does not look for.
+    # Ours resumes where it stopped (NumberSampler), in a way that Lightning does not look for.
     warnings.filterwarnings("ignore", ".*your dataloader is not resumable")
     with as_file(files("attcr.train") / "recipes") as recipes:
         _CLI(

@@ -221,7 +221,7 @@ def test_the_sensor_is_the_one_named_else_the_one_recognised(tmp_path: Path) -> 
         assert sensor_of(scene, "s2-l1c") == SENTINEL2_L1C
         assert sensor_of(scene, LANDSAT_C2_L2) is LANDSAT_C2_L2
     unnamed = make(tmp_path / "in.tif", np.ones((1, 2, 2), np.uint16), **UTM)
-    with open_scene(unnamed) as scene, pytest.raises(SceneError, match="nothing says of which product"):
+    with open_scene(unnamed) as scene, pytest.raises(SceneError, match="does not say of which product"):
         sensor_of(scene, None)
 
 

@@ -61,7 +61,7 @@ def choose_mask(scene: Scene, sensor: Sensor, rgb: Sequence[int] | None = None) 
     if _rgb_bands(sensor, names, rgb):
         return "auto"
     raise SceneError(
-        f"{scene.source} brings no cloud mask, and there is no detector here for its bands: give a raster with "
+        f"{scene.source} has no cloud mask, and no installed detector takes its bands: give a raster with "
         "`mask` (0 is clear), or restore every pixel with `mask=none`."
     )
 
@@ -134,8 +134,7 @@ def _detect(scene: Scene, mask: str, sensor: Sensor, rgb: Sequence[int] | None) 
     if name in _READERS:
         if not href:
             raise SceneError(
-                f"{scene.source} brings no {name.upper()} file: give it with `mask={name}=FILE`, or "
-                "choose another mask."
+                f"{scene.source} has no {name.upper()} file: give it with `mask={name}=FILE`, or choose another mask."
             )
         read = _READERS[name]
     else:
@@ -173,7 +172,7 @@ def _brightness(scene: Scene, sensor: Sensor, rgb: Sequence[int] | None) -> tupl
     at = _rgb_bands(sensor, [band.name for band in scene.bands], rgb)
     if at is None:
         raise SceneError(
-            f"`mask=auto` looks at red, green and blue, which {scene.source} has not: choose another mask."
+            f"`mask=auto` needs red, green and blue, which {scene.source} does not have: choose another mask."
         )
     picture = sensor.into(PICTURE_RANGE if sensor.picture else RGB_RANGE).unnamed()
     return lambda values: classes_of_brightness(picture.to_model(values)), scene.select(at)
@@ -194,7 +193,7 @@ def _detector(scene: Scene, name: str, sensor: Sensor) -> tuple[Callable[[Array]
     if at is None:
         raise SceneError(
             "`mask=csmask` takes reflectance with at least blue, green, red and near infrared, and "
-            f"{scene.source} has not all four: use `mask=auto` or a raster."
+            f"{scene.source} does not have all four: use `mask=auto` or a raster."
         )
     level: Literal["l1c", "l2a"] = "l1c" if "l1" in sensor.name else "l2a"
     seen, called = scene.select(at), ukis_csmask.BANDS[: len(at)]
@@ -220,13 +219,13 @@ def _csmask_bands(sensor: Sensor, names: Sequence[str]) -> list[int] | None:
 
 
 def sensor_of(scene: Scene, named: str | Sensor | None) -> Sensor:
-    """Give the scene's product: the one named, else the one its metadata tells, else refuse."""
+    """Give the scene's product: the one named, or the one in its metadata; otherwise refuse."""
     scales, offsets = [band.scale for band in scene.bands], [band.offset for band in scene.bands]
     given = SENSORS[named] if isinstance(named, str) else named
     sensor = given or recognise(scene.hints, scene.dtype, scales, offsets)
     if sensor is None:
         raise SceneError(
-            f"{scene.source} holds {scene.dtype} values and nothing says of which product: name it with "
+            f"{scene.source} holds {scene.dtype} values and does not say of which product: name it with "
             f"`sensor`, one of {', '.join(SENSORS)} (n0400 for Sentinel-2 of processing baseline 04.00 "
             "and later)."
         )

@@ -1,0 +1,1 @@
+"""The pictures of the documentation: `python -m tools.figures docs/figures --data ../shared/data --landsat LANDSAT`."""

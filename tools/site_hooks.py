@@ -1,0 +1,91 @@
+"""What mkdocs.yml hooks in: pages from files of the repository's root, and the command line reference."""
+
+import contextlib
+import io
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from attcr.cli import app
+
+ROOT = Path(__file__).parents[1]
+
+
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
+    """The text of a page: `source: README.md` on top makes it that file, `commands: true` adds the reference."""
+    if "source" in page.meta:
+        return root_file(page.meta["source"], page.file.src_uri)
+    return markdown + reference() if "commands" in page.meta else markdown
+
+
+def root_file(name: str, page: str) -> str:
+    """A file of the root, its links seen from the page; a link to what the site does not have is plain text."""
+    folder = Path("docs", page).parent
+
+    def link(found: re.Match[str]) -> str:
+        words, target = found.groups()
+        if "://" in target or target.startswith("#"):
+            return found[0]
+        if not target.startswith("docs/"):
+            return words
+        return f"[{words}]({os.path.relpath(target, folder)})"
+
+    return re.sub(r"\[([^][]*)\]\(([^)\s]+)\)", link, (ROOT / name).read_text())
+
+
+def reference() -> str:
+    """Every command with its help, arguments, options and defaults, as Markdown."""
+    root = typer.main.get_command(app)
+    return "\n".join(_command(root, typer.Context(root, info_name="attcr")))
+
+
+def _command(command: Any, context: Any) -> Iterator[str]:
+    with contextlib.redirect_stdout(io.StringIO()):
+        command.get_help(context)  # puts the names of data sets, networks and products into the help
+    subcommands = getattr(command, "commands", {})
+    if not subcommands:
+        arguments = [param for param in command.params if param.param_type_name == "argument"]
+        options = [param for param in command.params if param.param_type_name == "option"]
+        needed = [_name(param) for param in [*arguments, *options] if param.required]
+        others = [f"[{_name(param)}]" for param in arguments if not param.required]
+        yield f"\n## {context.command_path}\n"
+        yield f"```text\n{' '.join([context.command_path, *needed, *others, '[OPTIONS]'])}\n```\n"
+        yield _words(command.help)
+        yield from _table("argument", arguments)
+        yield from _table("option", options)
+    for name, child in subcommands.items():
+        yield from _command(child, type(context)(child, info_name=name, parent=context))
+
+
+def _table(kind: str, params: list[Any]) -> Iterator[str]:
+    if params:
+        yield f"\n| {kind} | meaning | default |\n|---|---|---|"
+    for param in params:
+        yield f"| `{_name(param)}` | {_words(param.help)} | {_default(param)} |"
+
+
+def _name(param: Any) -> str:
+    if param.param_type_name == "argument":
+        return str(param.metavar or param.name.upper())
+    names = ", ".join(param.opts)
+    return names if param.is_flag or param.count else f"{names} {param.metavar or ''}".strip()
+
+
+def _default(param: Any) -> str:
+    shown = param.show_default if param.param_type_name == "option" else True
+    if param.required:
+        return "required"
+    if isinstance(shown, str):
+        return _words(shown)
+    return f"`{param.default}`" if shown and param.default not in (None, False, (), []) else ""
+
+
+def _words(text: str | None) -> str:
+    """Help with its line breaks taken out, safe in a table."""
+    paragraphs = re.split(r"\n\s*\n", (text or "").strip())
+    plain = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    return plain.replace("|", "\\|").replace("<", "&lt;").replace("[", "\\[")
