@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from obstore.exceptions import BaseError
 
 from attcr.addresses import hide_secrets, redact
+from attcr.corrector import network_sha256
 from attcr.downloads import LIMIT_VARIABLE, download_limit
 from attcr.errors import ConfigError, FleetError, ManifestError, WeightsError
 from attcr.fleet import local
@@ -198,7 +199,8 @@ def make_job(out: str, weights: str, options: RestoreOptions, fleet: FleetOption
 
 def recipe_of(weights_sha256: str, options: RestoreOptions) -> str:
     """Give a sha256 that stands for weights and options."""
-    return hashlib.sha256(f"{weights_sha256} {options.digest()}".encode()).hexdigest()
+    network = network_sha256() if options.references else ""
+    return hashlib.sha256(f"{weights_sha256} {options.digest()}{network}".encode()).hexdigest()
 
 
 def _engine(

@@ -65,6 +65,9 @@ class RestoreOptions:
     """How many days before and after the scene to search for references."""
     reference_mask: str | None = None
     """Where the clouds of references are, as for `mask`; None chooses for each, none: all of them are clear."""
+    reference_fill: Literal["network", "classical"] = "network"
+    """How references are brought to the scene's tones: a network corrects what classical methods give, where that is
+    better on hidden ground of the scene itself, or they are left at that."""
     confidence: bool = False
     """Run all eight flips and turns of each tile and write how much they differ."""
 
@@ -103,6 +106,8 @@ class RestoreOptions:
         if told and (self.references != (told[0],) or not re.fullmatch(rf"{AUTO}(:[1-9]\d?)?", told[0])):
             shown = " ".join(redact(one) for one in self.references)
             raise ConfigError(f"references is {shown}; expected auto or auto:NUMBER (1 to 99) alone, or scenes.")
+        if self.reference_fill not in ("network", "classical"):
+            raise ConfigError(f"reference_fill is {self.reference_fill!r}; expected network or classical.")
         if self.reference_days < 1:
             raise ConfigError(f"reference_days is {self.reference_days} and must be at least 1.")
 
