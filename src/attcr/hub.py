@@ -120,7 +120,7 @@ def _download(url: str, path: Path) -> None:
 
 @contextmanager
 def _opened(url: str) -> Iterator[tuple[int | None, Iterable[bytes]]]:
-    """Give how large a file is, where that is told, and its pieces as they come."""
+    """Give the size of a file, if it is known, and its pieces as they come."""
     if url.startswith(("http://", "https://")):
         with open_http(url) as answer:
             yield answer

@@ -105,7 +105,7 @@ def _addresses(work: Work, options: RestoreOptions) -> tuple[str, ...]:
 
 @contextmanager
 def _opened(href: str) -> Iterator[tuple[int | None, Iterator[bytes]]]:
-    """Give how large a file is, where that is told, and its pieces as they come."""
+    """Give the size of a file, if it is known, and its pieces as they come."""
     if urlsplit(href).scheme in ("http", "https"):
         with open_http(href) as answer:
             yield answer
