@@ -12,6 +12,12 @@ import pytest
 from buckets import ask_s3
 
 
+@pytest.fixture(autouse=True)
+def _auto_is_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results are the same on all machines that run the tests, those that multiply in bfloat16 too."""
+    monkeypatch.setattr("attcr.predict.CPU_INFO", Path("no such file"))
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder `shared` beside the repository: parity tensors, golden values, real data."""

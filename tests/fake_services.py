@@ -1,5 +1,6 @@
 """Servers for tests: in this process with a quick worker, or as the command runs them."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -19,7 +20,7 @@ from starlette.testclient import TestClient
 from attcr.serve import crew
 from attcr.serve.app import create_app
 from attcr.serve.settings import Limits, ServeSettings, digest_of
-from fake_fleets import SOURCE
+from fake_fleets import SOURCE, environment
 from fake_scenes import UTM, noise
 
 QUICK = (sys.executable, str(Path(__file__).parent / "serve" / "quick_worker.py"))
@@ -162,3 +163,21 @@ def problem(answer: Any) -> dict[str, Any]:
     assert set(told) >= {"type", "title", "status", "detail"}
     assert told["status"] == answer.status_code
     return told
+
+
+def by_command(folder: Path, content: bytes, weights: Path, *options: str) -> dict[str, str]:
+    """The sha256 of what `attcr restore` makes of a scene, by output."""
+    folder.mkdir()
+    (folder / "scene.tif").write_bytes(content)
+    line = [sys.executable, "-m", "attcr", "restore", "scene.tif", "out.tif", "--weights", str(weights), *options]
+    subprocess.run(line, cwd=folder, check=True, capture_output=True, env=environment())
+    names = {"restored": "out.tif", "quality": "out_quality.tif", "preview": "out_preview.png"}
+    return {name: hashlib.sha256((folder / file).read_bytes()).hexdigest() for name, file in names.items()}
+
+
+def by_service(client: Any, job: str) -> dict[str, str]:
+    """The sha256 of what a job gave, by output."""
+    return {
+        name: hashlib.sha256(client.get(f"/jobs/{job}/results/{name}").content).hexdigest()
+        for name in ("restored", "quality", "preview")
+    }

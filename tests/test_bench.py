@@ -4,6 +4,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -77,6 +78,14 @@ def test_a_size_that_would_take_too_long_is_left_out() -> None:
     naive = replace(contender, backend="torch-naive")
     assert bench._too_much(naive, 112, options, [row(size=64, wall_ms=(200.0,), backend="torch-naive")]) is not None
     assert "GiB" in str(bench._too_much(naive, 2048, options, []))
+
+
+def test_half_as_many_bytes_are_needed_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    monkeypatch.setattr(bench, "_cost", lambda *_: SimpleNamespace(inference_bytes=have * 3 // 5))
+    contender = Contender("tiny", "torch", "float32")
+    assert "GiB" in str(bench._too_much(contender, 64, QUICK, []))
+    assert bench._too_much(replace(contender, dtype="bfloat16"), 64, QUICK, []) is None
 
 
 @pytest.mark.parametrize("name", ["tiny", "linear", "mdta", "linear-sra", "restormer"])

@@ -13,9 +13,9 @@ SOURCE = Path(__file__).parents[1] / "src" / "attcr"
 # Each line imports only from lines above it, or from its own room (`scenes.write` from `scenes.tiles`).
 LAYERS = [
     {"errors"},
-    {"files", "addresses", "dates"},
+    {"files", "addresses"},
     {"sensors"},
-    {"products"},
+    {"products", "dates"},
     {"compiled"},
     {"ops"},
     {"networks"},
@@ -26,7 +26,7 @@ LAYERS = [
     {"weights"},
     {"official"},
     {"predict"},
-    {"export"},
+    {"export", "corrector"},
     {"data"},
     {"protocols", "viz"},
     {"two_dates"},
@@ -46,7 +46,7 @@ FILES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py") if path
 
 NO_TORCH = {"errors", "files", "addresses", "dates", "sensors", "products", "compiled", "spec", "hub", "scenes"}
 """Rooms that never import torch."""
-NO_TORCH_AT_IMPORT = {"weights", "restore", "cli"}
+NO_TORCH_AT_IMPORT = {"weights", "corrector", "restore", "cli"}
 """Rooms that import it in the function that needs it, and through no other module before."""
 NO_GEOGRAPHY = {
     "dates", "compiled", "ops", "networks", "sensors", "products", "spec", "weights", "official", "predict",

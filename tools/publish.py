@@ -93,6 +93,19 @@ WORDS = {
             "finding what changed between dates: the cloudy and the clear image of a pair are days apart",
         ),
     ),
+    "s2-dates": Words(
+        "correcting other dates of a place, in the scene's tones, inside gaps; restore uses it by itself where it has "
+        "references and it helps on the scene",
+        "Sentinel-2 L1C and L2A, Landsat Collection 2, any of their bands but cirrus",
+        "real pairs of dates (two tiles of Rondonia, 158 pairs of Landsat patches, RICE2) and simulated change on "
+        "clear Sentinel-2, under drawn gaps; 20LMR, ROI 146 and CloudSEN12 held out (tools/dates_net/README.md)",
+        (
+            "restoring a scene without other dates: it sees none of the scene's own cloud",
+            "scenes of which less than a tenth is clear: it is not used there",
+            "ground on which dates differ by noise alone: it smooths",
+            "its own expected error, which is not calibrated: restore reports that of the self-check",
+        ),
+    ),
 }
 
 

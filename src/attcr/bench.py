@@ -299,6 +299,8 @@ def _too_much(contender: Contender, size: int, options: BenchOptions, rows: Sequ
     config = _config(contender.network)
     tokens, heads = size * size, max(getattr(config, "heads", (1,))[0], 1)
     needed = _cost(contender.network, size).inference_bytes * options.batch
+    if contender.backend.startswith("torch") and contender.dtype != "float32":
+        needed //= 2
     if contender.backend == "torch-naive":
         needed += 3 * 4 * options.batch * heads * tokens**2
     elif contender.backend not in ("torch", "torch-chunked"):

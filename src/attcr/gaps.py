@@ -17,11 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attcr.corrector import open_corrector
 from attcr.dates.cells import Cells, Float32
+from attcr.dates.correct import SHARES, Corrector, Pair, Tiles, with_network
 from attcr.dates.evidence import Evidence
-from attcr.dates.fill import compose, meet_border, tune
+from attcr.dates.fill import Tuned, compose, meet_border, tune
 from attcr.dates.harmonise import METHODS, Seen, window_fit
 from attcr.errors import DataError, DataNotFoundError, MissingExtraError
+from attcr.sensors import SENTINEL2_L1C
 
 WINDOW = 256
 """Pixels along a window."""
@@ -30,7 +33,10 @@ COVER = (0.15, 0.6)
 MOST_BLANK = 0.02
 """Part of a window that may be without data."""
 OURS = "attcr"
-"""What restore does: the method that is best on the scene itself, and borders that meet."""
+"""What restore does: the method that is best on the scene itself, borders that meet, and as much of the network as is
+best on the scene itself."""
+CLASSICAL = "attcr without the network"
+NETWORK = "the network alone"
 COVER_EDGES = (0.3, 0.45)
 DAYS_EDGES = (16, 60)
 
@@ -51,6 +57,8 @@ class Window:
     """What the self-check chose."""
     expected: float
     """The error that it foretold."""
+    share: float
+    """How much of the network it took."""
 
 
 def draw_gap(shape: tuple[int, int], cover: float, draw: np.random.Generator) -> NDArray[np.bool_]:
@@ -70,13 +78,16 @@ def evaluate_gaps(
     out: Path,
     *,
     pairs: Sequence[tuple[str, str]] = (),
+    weights: str | None = None,
+    dtype: str = "float32",
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Score every method on a folder of clear dates (one raster a date, on one grid) and write a report folder.
 
     `pairs` are file names without their ending, target and reference; by default each date with the next one, both
-    ways. Numbers above 10 are digital numbers of 1/10000 reflectance; 0 is no data.
+    ways. Numbers above 10 are digital numbers of 1/10000 reflectance; 0 is no data. `weights` are a network that
+    corrects references, by default the package's where the bands have names; "none" is none.
     """
     files = {path.stem: path for path in sorted(root.glob("*.tif"))}
     if len(files) < 2:
@@ -86,11 +97,14 @@ def evaluate_gaps(
     if missing:
         raise DataNotFoundError(f"{root} holds no {', '.join(sorted(missing))}.tif: name dates that are there.")
     draw = np.random.default_rng(seed)
+    names = read_date(files[chosen[0][0]])[1]
+    how = {"weights": weights, "dtype": dtype}
+    network = None if weights == "none" else open_corrector(SENTINEL2_L1C, names, **how)  # type: ignore[arg-type]
     windows: list[Window] = []
     for done, (target, reference) in enumerate(chosen):
         if progress:
             progress(done, len(chosen))
-        windows += _score_pair(files[target], files[reference], draw)
+        windows += _score_pair(files[target], files[reference], draw, network)
     if not windows:
         raise DataError(f"No pair of dates of {root} has a window of {WINDOW} pixels without holes.")
     report = summarise(windows)
@@ -101,8 +115,10 @@ def evaluate_gaps(
     return report
 
 
-def _score_pair(target: Path, reference: Path, draw: np.random.Generator) -> Iterator[Window]:
-    (meant, names), (seen, _) = _read(target), _read(reference)
+def _score_pair(
+    target: Path, reference: Path, draw: np.random.Generator, network: Corrector | None
+) -> Iterator[Window]:
+    (meant, names), (seen, _) = read_date(target), read_date(reference)
     if meant.shape != seen.shape:
         raise DataError(f"{target} is {meant.shape} and {reference} {seen.shape}: bring the dates to one grid.")
     told = [_date(path) for path in (target, reference)]
@@ -118,7 +134,7 @@ def _score_pair(target: Path, reference: Path, draw: np.random.Generator) -> Ite
             if any((~one).mean() > MOST_BLANK for one in whole):
                 continue
             gap = draw_gap((WINDOW, WINDOW), draw.uniform(*COVER), draw)
-            scored = score_window(meant[here], seen[here], gap, np.logical_and(*whole), pair)
+            scored = score_window(meant[here], seen[here], gap, np.logical_and(*whole), pair, network)
             yield replace(scored, target=target.stem, reference=reference.stem, days=days)
 
 
@@ -128,6 +144,7 @@ def score_window(
     gap: NDArray[np.bool_],
     valid: NDArray[np.bool_],
     nir_red: tuple[int, int] | None = None,
+    network: Corrector | None = None,
 ) -> Window:
     """Fill the gap of one window (C, H, W) by every method and score it against what is there in truth."""
     inside, clear = gap & valid, ~gap & valid
@@ -141,13 +158,28 @@ def score_window(
     tuned = tune(evidence)
     composed = compose([tuned], [reference], [valid], valid, 0)
     filled[OURS] = meet_border(composed, target, clear)[:, inside]
+    if network:
+        filled[CLASSICAL] = filled[OURS]
+        tuned, filled[NETWORK] = _corrected(tuned, evidence, Pair(0, 0, target, reference, clear, inside), network)
+        share = tuned.corrected.share if tuned.corrected else 0
+        filled[OURS] = filled[CLASSICAL] + share * (filled[NETWORK] - filled[CLASSICAL])
     truth = target[:, inside]
     ndvi = {}
     if nir_red:
         ndvi = {name: float(np.abs(_ndvi(one, nir_red) - _ndvi(truth, nir_red)).mean()) for name, one in filled.items()}
     errors = {name: float(np.abs(one - truth).mean()) for name, one in filled.items()}
-    checked = tuned.checked
-    return Window("", "", None, float(inside.mean()), errors, ndvi, checked.method, checked.error)
+    told = (tuned.checked.method, tuned.error, tuned.corrected.share if tuned.corrected else 0.0)
+    return Window("", "", None, float(inside.mean()), errors, ndvi, *told)
+
+
+def _corrected(tuned: Tuned, evidence: Evidence, pair: Pair, network: Corrector) -> tuple[Tuned, Float32]:
+    """Give a reference with what the self-check says of the network, and the gap as the network fills it."""
+    height, width = pair.gap.shape
+    tiles = Tiles([slice(0, height)], [slice(0, width)], lambda rows: pair)
+    base = pair.harmonised(METHODS["regression"](Seen.of(evidence)))
+    (better,) = network.correct([pair], [base])
+    base[network.corrected] = better
+    return with_network(tuned, evidence, network, tiles), base[:, pair.gap]
 
 
 def _ndvi(values: Float32, nir_red: tuple[int, int]) -> Float32:
@@ -191,6 +223,21 @@ def summarise(windows: Sequence[Window]) -> dict[str, Any]:
             ),
             "chosen": {name: sum(window.method == name for window in windows) for name in METHODS},
         },
+        "network": _about_network(windows),
+    }
+
+
+def _about_network(windows: Sequence[Window]) -> dict[str, Any]:
+    """Give how the network, as the self-check takes it, stands beside the same without it; nothing without one."""
+    if CLASSICAL not in windows[0].errors:
+        return {}
+    ratios = {name: [one.errors[name] / one.errors[CLASSICAL] for one in windows] for name in (OURS, NETWORK)}
+    without = np.mean([one.errors[CLASSICAL] for one in windows])
+    return {
+        "share of the error without": float(np.mean([one.errors[OURS] for one in windows]) / without),
+        "worst window": max(ratios[OURS]),
+        "worst window of the network alone": max(ratios[NETWORK]),
+        "taken": {str(share): sum(one.share == share for one in windows) for share in SHARES},
     }
 
 
@@ -222,10 +269,18 @@ def _markdown(root: Path, report: dict[str, Any]) -> str:
             f"differ by {check['mean difference of a window']:.0%} on average. {OURS} has at most "
             f"{check['largest ratio to the best method']:.3f} of the error of the best single method of a window.",
         ]
+    if network := report["network"]:
+        lines += [
+            "",
+            f"With the network the error is {network['share of the error without']:.3f} of that without, and in the "
+            f"worst window {network['worst window']:.3f} (the network alone: "
+            f"{network['worst window of the network alone']:.3f}).",
+        ]
     return "\n".join([*lines, ""])
 
 
-def _read(path: Path) -> tuple[Float32, list[str]]:
+def read_date(path: Path) -> tuple[Float32, list[str]]:
+    """Give a raster as reflectance (C, H, W), and the names of its bands."""
     try:
         import rasterio
     except ImportError as error:

@@ -67,6 +67,8 @@ class InputSpec:
     """Error in reflectance that the network cannot foresee; it is added to the spread as an independent error."""
     only_light: bool = False
     """Whether it only removes light: then no neighbourhood may become brighter in every band."""
+    corrects_references: bool = False
+    """Whether it corrects other dates of a place inside gaps (`attcr.dates`) and restores no scene by itself."""
 
     def __post_init__(self) -> None:
         names = [slot.name for slot in self.slots]
@@ -188,6 +190,11 @@ class InputSpec:
         `asked` are the user's own choice, by name or by number from 1, one for each slot. What does not fit is
         refused with what came and what is wanted.
         """
+        if self.corrects_references:
+            raise SceneError(
+                "The weights correct other dates inside gaps, which restore does by itself where it has `references`: "
+                "take weights that restore a scene."
+            )
         if self.of_kind("level") and sensor.surface is None:
             raise SceneError(
                 f"The scene is {sensor.name}, and the weights must know whether its values are of the surface or of "
@@ -203,7 +210,7 @@ class InputSpec:
         if all(slot.name.startswith("band ") for slot in self.bands) and len(names) == len(self.bands):
             return list(range(len(names)))  # the weights name no bands: by position
         names = band_names(sensor, names)
-        places = self._places(sensor, names)
+        places = self.places(sensor, names)
         missing = [slot.name for slot, at in zip(self.bands, places, strict=True) if at is None and not slot.optional]
         if missing or all(at is None for at in places):
             wanted = " ".join(slot.name for slot in self.bands if not slot.optional) or "at least one of theirs"
@@ -230,8 +237,8 @@ class InputSpec:
                 )
         return [at for at in found if at is not None]
 
-    def _places(self, sensor: Sensor, names: Sequence[str]) -> list[int | None]:
-        """Find each slot's band: by name first, then by the nearest wavelength among those left."""
+    def places(self, sensor: Sensor, names: Sequence[str]) -> list[int | None]:
+        """Find each slot's band among a scene's: by name first, then by the nearest wavelength among those left."""
         places = [find_band(sensor, names, slot.name) for slot in self.bands]
         centres = [wavelength_of(sensor, name) for name in names]
         for i, slot in enumerate(self.bands):
@@ -327,6 +334,23 @@ ANY_BANDS = InputSpec(
     spread=True,
 )
 """Any of Sentinel-2's 13 bands, or Landsat's nearest, at the surface or at the top of the atmosphere."""
+
+OTHER_DATES = InputSpec(
+    slots=(
+        *(replace(slot, optional=True) for slot in band_slots(S2_COMMON)),
+        *(Slot(f"{kind}:{name}", optional=True) for kind in ("reference", "error") for name in S2_COMMON),
+        *(Slot(f"present:{name}") for name in S2_COMMON),
+        *(Slot(name) for name in ("mask:clear", "mask:gap", "fit:error")),
+    ),
+    outputs=S2_COMMON,
+    products=ANY_BANDS.products,
+    gsd=(10.0, 60.0),
+    removes=("thin", "thick", "shadow"),
+    spread=True,
+    corrects_references=True,
+)
+"""Another date in the scene's tones, as `attcr.dates.planes` shows it: any of Sentinel-2's 13 bands, in units of the
+pair of dates. What comes out are corrections in mean errors, not bands."""
 
 SEN12MSCR_OPTICAL = replace(SEN12MSCR, slots=SEN12MSCR.bands)
 """The same without radar."""

@@ -106,6 +106,11 @@ def published() -> Mapping[str, Published]:
     }
 
 
+def restoring() -> Mapping[str, Published]:
+    """The networks in the package that restore a scene, by name; others correct references."""
+    return {name: entry for name, entry in published().items() if not entry.spec.corrects_references}
+
+
 def find_weights(source: str | os.PathLike[str]) -> Path:
     """The file of a published name, of hf://OWNER/NAME, of a URL, or of a path; what has a sha256 is checked.
 
@@ -191,8 +196,8 @@ def _check_planes(model: nn.Module, spec: InputSpec) -> None:
 
 
 def list_models() -> list[str]:
-    """Give the names of the weights in the package, which `load_model` and `restore_scene` take."""
-    return list(published())
+    """Give the names of the weights in the package that `restore_scene` takes, and `load_model`."""
+    return list(restoring())
 
 
 def load_model(source: str | os.PathLike[str], *, device: str | torch.device = "cpu") -> nn.Module:

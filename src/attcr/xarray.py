@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from attcr.corrector import ReferenceNetwork
 from attcr.errors import ConfigError, MissingExtraError, ShapeError
 from attcr.predict import Predictor, open_predictor
 from attcr.restore.array import restore_array, restore_tiles
@@ -67,10 +68,11 @@ class RestoreAccessor:
         lazy and is restored chunk by chunk, each with the pixels around it that its tiles touch, so that the result
         does not depend on the chunks. Nodata is the options', else `_FillValue`.
 
-        With `dim`, the dimension of dates, no network is run: each date is filled from the others, where its `clouds`
-        (also along `dim`) are. The result is a Dataset: the array by its own name, or "restored", its `quality` (1
-        original, 5 cloud left, 6 from another date) and `days` to the date that a pixel is from. Chunked by dask it
-        stays lazy, one task a date, which holds all dates.
+        With `dim`, the dimension of dates, each date is filled from the others, where its `clouds`
+        (also along `dim`) are; the network that corrects references does it here too where the band coordinate has
+        names. The result is a Dataset: the array by its own name, or "restored", its `quality` (1 original, 5 cloud
+        left, 6 from another date) and `days` to the date that a pixel is from. Chunked by dask it stays lazy, one task
+        a date, which holds all dates.
         """
         options = options or RestoreOptions()
         if dim is not None:
@@ -131,7 +133,8 @@ def _fill_dates(array: xr.DataArray, dim: str, clouds: xr.DataArray, options: Re
         raise ShapeError(f"clouds has shape {masks.shape}; expected {(stack.shape[0], *stack.shape[2:])}.")
     options = replace(options, nodata=_nodata(array) if options.nodata is None else options.nodata)
     when = np.asarray(array[dim].values).astype("datetime64[D]").astype(np.int64).tolist()
-    parts = _dates_of(stack.data, masks.data, when, options)
+    names = _names(stack, band) or [""] * stack.shape[1]
+    parts = _dates_of(stack.data, masks.data, when, names, options)
     place = {name: array[name] for name in (dim, row, col) if name in array.coords}
     restored = stack.copy(data=parts[0]).transpose(*array.dims)
     restored.encoding = dict(array.encoding)
@@ -142,12 +145,17 @@ def _fill_dates(array: xr.DataArray, dim: str, clouds: xr.DataArray, options: Re
     return xr.Dataset({str(array.name or "restored"): restored, **beside})
 
 
-def _dates_of(stack: Any, masks: Any, when: Sequence[int], options: RestoreOptions) -> tuple[Any, Any, Any]:
+def _dates_of(
+    stack: Any, masks: Any, when: Sequence[int], names: Sequence[str], options: RestoreOptions
+) -> tuple[Any, Any, Any]:
     """Give images, qualities and days of all dates, lazily where they came so."""
+    from attcr.restore.stack import open_network
+
     count, bands, height, width = stack.shape
+    network = open_network(stack.dtype, names, options)
     if not hasattr(stack, "dask"):
         images, clouds = np.asarray(stack), np.asarray(masks)
-        made = [_fill_one(images, clouds, when, at, options) for at in range(count)]
+        made = [_fill_one(images, clouds, when, at, options, network) for at in range(count)]
         scenes, qualities, days = zip(*made, strict=True)
         return np.stack(scenes), np.stack(qualities), np.stack(days)
     import dask.array as da
@@ -155,7 +163,8 @@ def _dates_of(stack: Any, masks: Any, when: Sequence[int], options: RestoreOptio
 
     whole, clouds = stack.rechunk(-1), da.asarray(masks).rechunk(-1)
     fill = delayed(_fill_one, pure=False, nout=3)
-    tasks = [fill(whole, clouds, when, at, options) for at in range(count)]
+    shared = delayed(network)
+    tasks = [fill(whole, clouds, when, at, options, shared) for at in range(count)]
     kinds = (((bands, height, width), stack.dtype), ((height, width), np.uint8), ((height, width), np.int16))
     first, second, third = (
         da.stack([da.from_delayed(task[i], shape, dtype) for task in tasks]) for i, (shape, dtype) in enumerate(kinds)
@@ -164,11 +173,16 @@ def _dates_of(stack: Any, masks: Any, when: Sequence[int], options: RestoreOptio
 
 
 def _fill_one(
-    images: Array, clouds: Array, when: Sequence[int], at: int, options: RestoreOptions
+    images: Array,
+    clouds: Array,
+    when: Sequence[int],
+    at: int,
+    options: RestoreOptions,
+    network: ReferenceNetwork | None,
 ) -> tuple[Array, Array, Array]:
     from attcr.restore.stack import fill_date
 
-    filled = fill_date(list(images), list(clouds), when, at, options)
+    filled = fill_date(list(images), list(clouds), when, at, options, network)
     return filled.image, filled.quality, filled.days
 
 

@@ -3,19 +3,18 @@
 import functools
 import http.server
 import os
-import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
+from browsers import browses, empty_page
+
 ROOT = Path(__file__).parents[2]
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 @pytest.fixture(scope="module")
@@ -47,44 +46,39 @@ def address(site: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def elsewhere(url: str) -> bool:
-    """Whether an address is of another machine."""
-    return urlsplit(url).scheme not in ("data", "blob") and urlsplit(url).hostname != "127.0.0.1"
-
-
 @pytest.fixture(scope="module")
 def page(address: str) -> Iterator[Any]:
-    """A page of Chromium; `page.wrong` gathers what went wrong on it."""
-    if CHROMIUM is None:
-        pytest.skip("needs a browser: apt-get install chromium")
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1280, "height": 900})
-        page.set_default_timeout(120_000)
-        page.wrong = wrong = []
-        page.on("console", lambda said: wrong.append(f"console: {said.text}") if said.type == "error" else None)
-        page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
-        page.on("requestfailed", lambda asked: wrong.append(f"failed: {asked.url}"))
-        page.on("response", lambda got: wrong.append(f"{got.status}: {got.url}") if got.status >= 400 else None)
-        page.on("request", lambda asked: wrong.append(f"elsewhere: {asked.url}") if elsewhere(asked.url) else None)
+    """A page of Chromium; `missing` holds the addresses that were asked for and did not come."""
+    with empty_page() as page:
+        page.missing = []
+        page.on("requestfailed", lambda asked: page.missing.append(asked.url))
+        page.on("response", lambda got: page.missing.append(got.url) if got.status >= 400 else None)
         yield page
-        browser.close()
 
 
+def wrong(page: Any, address: str) -> list[str]:
+    """What went wrong since it was last asked: errors, what is missing, and what is of another site."""
+    errors = [text for text in page.told if text.startswith("error")]
+    own = (f"{address}/", "data:", "blob:")
+    found = [*errors, *page.missing, *(url for url in page.asked if not url.startswith(own))]
+    for kept in (page.told, page.missing, page.asked):
+        kept.clear()
+    return found
+
+
+@browses
 def test_every_page_loads_whole_and_asks_no_other_site(site: Path, address: str, page: Any) -> None:
     pages = sorted(path.relative_to(site).as_posix() for path in site.rglob("index.html"))
     assert len(pages) > 40
-    wrong = {}
+    found = {}
     for path in pages:
-        page.wrong.clear()
         page.goto(f"{address}/{path.removesuffix('index.html')}", wait_until="load")
         assert page.locator("h1").count() >= 1, path
-        if page.wrong:
-            wrong[path] = list(page.wrong)
-    assert not wrong
+        found[path] = wrong(page, address)
+    assert not {path: told for path, told in found.items() if told}
 
 
+@browses
 def test_pictures_are_seen(site: Path, address: str, page: Any) -> None:
     """Each picture of the results and of how it works has decoded to some pixels."""
     for path in ("results/gallery/", "understand/how-it-works/", "start/which-weights/"):
@@ -94,12 +88,12 @@ def test_pictures_are_seen(site: Path, address: str, page: Any) -> None:
         assert min(sizes) > 0, path
 
 
+@browses
 def test_search_finds_ndvi(address: str, page: Any) -> None:
-    page.wrong.clear()
     page.goto(f"{address}/", wait_until="load")
     page.keyboard.press("/")
     page.locator("input.md-search__input").fill("NDVI")
     page.wait_for_selector(".md-search-result__item .md-search-result__link")
     found = page.eval_on_selector_all(".md-search-result__link", "all => all.map(one => one.href)")
     assert any("results/s2-thin" in href for href in found), found
-    assert not page.wrong
+    assert not wrong(page, address)

@@ -65,6 +65,20 @@ def test_a_run_writes_rasters_and_items_and_a_second_one_does_nothing(tmp_path: 
     assert not (out / ".scratch").exists()
 
 
+def test_all_machines_of_a_fleet_compute_in_float32_unless_it_is_told_otherwise(
+    tmp_path: Path, weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cpuinfo").write_text("flags\t\t: amx_bf16\n")
+    monkeypatch.setattr("attcr.predict.CPU_INFO", tmp_path / "cpuinfo")
+    scenes = make_scenes(tmp_path / "in", 1)
+    for options, dtype in ((OPTIONS, "float32"), (replace(OPTIONS, dtype="bfloat16"), "bfloat16")):
+        out = tmp_path / dtype
+        assert run_fleet(str(scenes), str(out), str(weights), options=options).done == 1
+        told = item(out, "s000_20200101")["properties"]
+        assert told["attcr:predictor"]["dtype"] == told["attcr:options"]["dtype"] == dtype
+        assert json.loads((out / "run.json").read_text())["options"]["dtype"] == dtype
+
+
 def test_what_the_item_does_not_prove_is_run_again(tmp_path: Path, weights: Path) -> None:
     scenes = make_scenes(tmp_path / "in", 4)
     out = tmp_path / "out"

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from attcr.errors import ConfigError, ManifestError
+from attcr.fleet import manifest
 from attcr.fleet.manifest import Work, read_manifest
 from attcr.fleet.plan import Plan, list_prefix, measure_rate, megapixels_of, search, write_plan
 from attcr.fleet.run import run_fleet
@@ -194,3 +195,15 @@ def test_a_fleet_does_not_search_and_a_changed_reference_is_other_work(tmp_path:
     assert work.keyed("").key == first.key
     path.write_bytes(b"22")
     assert work.keyed("").key != first.key
+
+
+def test_the_network_that_corrects_references_is_part_of_the_key_where_there_are_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain, filled = Work("a", ("/a.tif",)), Work("a", ("/a.tif",), options='{"references": ["/b.tif"]}')
+    keys = []
+    for digest in ("one", "two"):
+        monkeypatch.setattr(manifest, "network_sha256", lambda digest=digest: digest)
+        keys.append((plain.keyed("r").key, filled.keyed("r").key))
+    assert keys[0][0] == keys[1][0]
+    assert keys[0][1] != keys[1][1]

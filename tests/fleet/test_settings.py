@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -83,7 +84,7 @@ def test_what_may_be_absent_is_taken_back_by_null() -> None:
 
 def test_the_options_of_a_row_stand_over_those_of_the_run() -> None:
     common = RestoreOptions(tile=64, overlap=8, mask="scl")
-    assert options_of(Work("a", ("a.tif",)), common) is common
+    assert options_of(Work("a", ("a.tif",)), common) == replace(common, dtype="float32")
     options = options_of(Work("a", ("a.tif",), options=json.dumps({"mask": "none", "dilate": 2})), common)
     assert (options.mask, options.dilate, options.tile) == ("none", 2, 64)
 

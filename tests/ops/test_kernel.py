@@ -1,5 +1,6 @@
 """The compiled operator against the definition, and how it comes into the wheel."""
 
+import itertools
 import os
 import platform
 import re
@@ -13,6 +14,7 @@ import pytest
 import torch
 from test_chunked import TOLERANCE, empty_memory_is_nan, make_qkv, relative_error, run_with_gradients
 from torch import Tensor
+from torch.nn.functional import elu
 
 from attcr.errors import ConfigError
 from attcr.networks.attcr import ATTCR, ATTCRConfig
@@ -91,6 +93,26 @@ def test_rounding_does_not_grow_with_the_number_of_tokens() -> None:
         out, z = kernel._empty_results(q, k, v)
         kernel._run({"q": q, "k": k, "v": v, "out": out}, z, width=width, threads=1)
         assert relative_error(out, v) < 1e-6
+
+
+@needs_kernel
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_four_million_tokens_are_the_definition(dtype: torch.dtype) -> None:
+    """An image of 2048 x 2048: 64 tokens of it, each against the sum of all that it sees in float64; about 2 GiB."""
+    torch.use_deterministic_algorithms(False)  # or memory would be filled
+    q, k, v = (x.detach() for x in make_qkv(1, 2, 2**22, 12, dtype=dtype))
+    out = triangular_attention(q, k, v, impl="kernel")
+    places = [0, 1, 2**21, 2**22 - 1, *torch.randint(2**22, (28,), generator=torch.Generator().manual_seed(1)).tolist()]
+    largest = float(out.abs().max())
+    for head, at in itertools.product((0, 1), places):
+        seen = slice(0, at + 1) if head == 0 else slice(at, None)
+        query, keys = elu(q[0, head, at].double()) + 1, elu(k[0, head, seen].double()) + 1
+        weights = keys @ query
+        right = weights @ v[0, head, seen].double() / (weights.sum() + 1e-6)
+        wrong, own = float((out[0, head, at] - right).abs().max()), float(right.abs().max())
+        assert wrong < (2e-7 * largest if dtype == torch.float32 else 2**-8 * own)
+        assert wrong < 4e-7 * own or dtype == torch.bfloat16  # values of many tokens nearly cancel
 
 
 @needs_kernel
@@ -246,6 +268,16 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def emulate(numbers: Tensor, folder: Path, *, threads: int) -> Tensor:
+    """Give the output and the gradients of q, k, v and grad, stacked, as the code for AArch64 computes them."""
+    half = numbers.dtype == torch.bfloat16
+    sizes = torch.tensor([*numbers.shape[1:], half, threads, 4], dtype=torch.int64)
+    (folder / "in").write_bytes(bytes(sizes.view(torch.uint8)) + bytes(numbers.view(torch.uint8).flatten()))
+    command = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", "./run", "in", "out"]
+    subprocess.run(command, cwd=folder, check=True)
+    return torch.frombuffer(bytearray((folder / "out").read_bytes()), dtype=numbers.dtype).view(numbers.shape)
+
+
 @pytest.mark.parametrize(
     ("shape", "dtype"),
     [
@@ -255,6 +287,7 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ((1, 2, 4500, 24), torch.float32),
         ((1, 4, 33, 16), torch.bfloat16),
         ((1, 2, 200, 32), torch.bfloat16),
+        ((1, 2, 4500, 12), torch.bfloat16),
     ],
     ids=str,
 )
@@ -262,13 +295,10 @@ def test_the_code_for_aarch64_is_the_definition(shape: tuple[int, ...], dtype: t
     """More tokens than 4,096 are cut into segments by three threads."""
     qkv = make_qkv(*shape, dtype=dtype)
     grad = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(dtype)
-    sizes = torch.tensor([*shape, dtype == torch.bfloat16, 3, 4], dtype=torch.int64)
     numbers = torch.stack([*(x.detach() for x in qkv), grad]).contiguous()
-    content = bytes(sizes.view(torch.uint8)) + bytes(numbers.view(torch.uint8).flatten())
-    (emulated / "in").write_bytes(content)
-    command = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", "./run", "in", "out"]
-    subprocess.run(command, cwd=emulated, check=True)
-    came = torch.frombuffer(bytearray((emulated / "out").read_bytes()), dtype=dtype).view(4, *shape)
+    came = emulate(numbers, emulated, threads=3)
+    alone = emulate(numbers, emulated, threads=1)
+    assert torch.equal(came, alone) == (shape[2] <= 4096)  # it was cut
     double = [x.detach().double().requires_grad_() for x in qkv]
     expected, expected_grads = run_with_gradients("naive" if shape[2] <= 1000 else "chunked", double, grad.double())
     scale = max(float(g.abs().max()) for g in expected_grads)

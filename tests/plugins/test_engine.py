@@ -17,7 +17,7 @@ import pytest
 
 from attcr.restore.walk import ORIGINAL, QUALITY_COLOURS, QUALITY_NAMES
 from attcr.sensors import SENSORS
-from attcr.weights import published
+from attcr.weights import restoring
 
 PLUGIN = Path(__file__).parents[2] / "plugins" / "qgis" / "attcr_clouds"
 
@@ -229,7 +229,7 @@ def test_the_style_has_the_classes_of_the_quality_raster() -> None:
 
 def test_the_choices_are_those_of_attcr() -> None:
     assert _constant("scene.py", "SENSORS") == tuple(SENSORS)
-    assert _constant("remove_clouds.py", "PUBLISHED") == tuple(published())
+    assert _constant("remove_clouds.py", "PUBLISHED") == tuple(restoring())
 
 
 def _constant(file: str, name: str) -> Any:

@@ -18,6 +18,7 @@ pytest.importorskip("openvino")
 from attcr.export import export
 from attcr.restore import RestoreOptions, restore_scene
 
+OPTIONS = RestoreOptions(sensor="rgb8", dtype="float32")
 RUN = """
 import sys
 class NoTorch:
@@ -41,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     profile = {"driver": "GTiff", "count": 3, "height": 40, "width": 50, "dtype": "uint8", "crs": "EPSG:32633"}
     with rasterio.open(folder / "in.tif", "w", transform=from_origin(5e5, 5e6, 10, 10), **profile) as file:
         file.write(image)
-    restore_scene(folder / "in.tif", folder / "torch.tif", weights, options=RestoreOptions(sensor="rgb8"))
+    restore_scene(folder / "in.tif", folder / "torch.tif", weights, options=OPTIONS)
     return folder
 
 
@@ -61,7 +62,8 @@ def pixels(path: Path) -> np.ndarray:
 )
 def test_restore_gives_what_it_gives_on_torch(weights: str, folder: Path, tmp_path: Path) -> None:
     target = tmp_path / "out.tif"
-    done = without_torch(folder, "restore", "in.tif", str(target), "--sensor", "rgb8", "--weights", *weights.split())
+    settings = ("--sensor", "rgb8", "--dtype", "float32")
+    done = without_torch(folder, "restore", "in.tif", str(target), *settings, "--weights", *weights.split())
     assert done.returncode == 0, done.stderr
     difference = abs(pixels(target) - pixels(folder / "torch.tif"))
     assert difference.max() <= 1  # where a value lies between two digital numbers
@@ -96,4 +98,12 @@ def test_weights_that_need_torch_say_what_runs_them_without(folder: Path, tmp_pa
     assert done.returncode == 2
     assert "torch is not installed" in done.stderr
     assert "--backend openvino" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_command_that_needs_torch_says_so_in_one_line(folder: Path, tmp_path: Path) -> None:
+    given = ("--weights", "net.onnx", "--data", "rice1", "--root", str(tmp_path), "--out", str(tmp_path / "report"))
+    done = without_torch(folder, "evaluate", *given)
+    assert done.returncode == 2
+    assert done.stderr.startswith("attcr: torch is not installed, and this command needs it")
     assert len(done.stderr.strip().splitlines()) == 1

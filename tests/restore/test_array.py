@@ -230,7 +230,8 @@ def test_the_digest_tells_apart_what_decides_the_result_and_only_that() -> None:
     assert plain.digest() == RestoreOptions(device="cuda", batch=7).digest()
     different = [
         RestoreOptions(tile=128), RestoreOptions(overlap=8), RestoreOptions(dtype="bfloat16"),
-        RestoreOptions(sensor="rgb8"), RestoreOptions(bands=("1", "2", "3")), RestoreOptions(mask="auto"),
+        RestoreOptions(dtype="float32"), RestoreOptions(sensor="rgb8"), RestoreOptions(bands=("1", "2", "3")),
+        RestoreOptions(mask="auto"),
         RestoreOptions(dilate=1), RestoreOptions(feather=1), RestoreOptions(sar="x.tif"),
         RestoreOptions(nodata=0), RestoreOptions(confidence=True), RestoreOptions(sensor=SENSORS["uint16"]),
         RestoreOptions(sensor=SENSORS["int16"]), plain,

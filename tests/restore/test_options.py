@@ -1,5 +1,6 @@
 """Options as people write them."""
 
+import hashlib
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -19,6 +20,18 @@ def test_bands_may_come_as_one_text_and_mean_the_same() -> None:
     for wrong in ("", "B04,,B02", ()):
         with pytest.raises(ConfigError, match="expected names or numbers, such as B04,B03,B02"):
             attcr.RestoreOptions(bands=wrong)
+
+
+def test_machines_compute_the_same_by_a_type_that_is_named() -> None:
+    plain = attcr.RestoreOptions()
+    assert plain.dtype == "auto"
+    assert plain.on_any_machine() == attcr.RestoreOptions(dtype="float32")
+    named = attcr.RestoreOptions(dtype="bfloat16")
+    assert named.on_any_machine() is named
+
+
+def test_work_in_float32_is_known_again_though_it_is_no_longer_the_default() -> None:
+    assert attcr.RestoreOptions(dtype="float32").digest() == hashlib.sha256(b'{"defaults": 2}').hexdigest()
 
 
 def test_a_product_is_known_in_any_case() -> None:

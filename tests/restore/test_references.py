@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -12,12 +12,14 @@ from scipy.ndimage import gaussian_filter
 
 from attcr.errors import AttcrWarning, ConfigError, SceneError
 from attcr.restore import Progress, RestoreOptions, join_blocks, restore_block, restore_scene
-from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, ORIGINAL, QUALITY_NAMES
+from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, LOW_CONFIDENCE, ORIGINAL, QUALITY_NAMES
+from attcr.spec import InputSpec, band_slots
 from fake_dates import a_gap, ground
 from fake_scenes import UTM, make, read, same_bits
 
 HEIGHT, WIDTH = 160, 144
 NAMES = ("B03", "B04", "B08")
+BANDS = ("green", "red", "nir")
 L2A = {"PROCESSING_LEVEL": "Level-2A", "PROCESSING_BASELINE": "02.08"}
 L2A_N0400 = {"PROCESSING_LEVEL": "Level-2A", "PROCESSING_BASELINE": "05.09"}
 SMALL = {"tile": 64, "overlap": 16, "dilate": 2, "feather": 2}
@@ -285,3 +287,70 @@ def test_progress_tells_of_the_looking_too(place: Place) -> None:
     restore_scene(place.cloudy, place.folder / "out.tif", "none", options=options, progress=seen.append)
     assert seen[-1].stage == "write"
     assert max(one.done for one in seen if one.stage == "mask") == HEIGHT
+
+
+class Unsure:
+    """Stands for a network that changes every pixel of thin cloud by far, and is believed nowhere."""
+
+    identity: ClassVar = {"weights_sha256": "0" * 64, "backend": "none", "dtype": "float32"}
+    spec = InputSpec(
+        band_slots(("green", "red", "nir")), ("green", "red", "nir"), ("s2-l2a",), (10, 10), ("thin",), True
+    )
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        return np.concatenate([x - np.float32(0.2), np.full_like(x, -5)], axis=1)
+
+
+def test_what_a_network_is_not_sure_of_is_filled_from_references_too(place: Place, tmp_path: Path) -> None:
+    classes = np.where(place.gap, 9, 4).astype(np.uint8)[None]
+    classes[:, 100:130, 30:90] = 10  # cirrus
+    thin = make(tmp_path / "scl.tif", classes, **UTM)
+    options = {"mask": f"scl={thin}", "tile": 64}
+    with pytest.warns(AttcrWarning, match="do not remove"):
+        alone = restore_scene(place.cloudy, tmp_path / "a.tif", Unsure(), options=place.options(**options))
+    both = restore_scene(place.cloudy, tmp_path / "b.tif", Unsure(), options=place.options(place.first, **options))
+    assert (read(alone.quality)[0][100:130, 30:90] == LOW_CONFIDENCE).all()
+    assert (read(both.quality)[0][100:130, 30:90] == FROM_DATE).all()
+    assert (read(tmp_path / "b_dates.tif")[0][100:130, 30:90] == 10).all()
+    assert not (read(both.quality) == LOW_CONFIDENCE).any()
+    inside = (slice(None), slice(100, 130), slice(30, 90))
+    assert np.abs(read(both.target) / 10_000 - place.truth)[inside].mean() < 0.01
+    other = place.options(place.first, **{**options, "tile": 96})
+    again = restore_scene(place.cloudy, tmp_path / "c.tif", Unsure(), options=other)
+    assert same_bits(read(again.target), read(both.target))
+
+
+def test_gaps_grow_into_haze_that_a_product_mask_missed_and_a_mask_of_ones_own_is_taken_at_its_word(
+    tmp_path: Path,
+) -> None:
+    row, col = np.indices((HEIGHT, WIDTH))
+    place = Place(tmp_path)
+    names = ("B02", "B04", "B08")
+    haze = ((row - 40) ** 2 + (col - 60) ** 2 < 32**2) & ~place.gap
+    values = np.where(place.gap, 0.8, np.where(haze, place.truth + 0.15, place.truth))
+
+    def named(file: Any) -> None:
+        file.descriptions = names
+        file.update_tags(**L2A)
+
+    cloudy = make(tmp_path / "S2_20200602.tif", numbers(values), named, **UTM)
+    first = make(tmp_path / "S2_20200612.tif", numbers(shrunk(place.fine)), named, **UTM)
+    found = make(tmp_path / "scl.tif", np.where(place.gap, 9, 4).astype(np.uint8)[None], **UTM)
+    errors, grown = {}, {}
+    for mask in (f"scl={found}", str(place.mask)):
+        options = place.options(first, mask=mask)
+        result = restore_scene(cloudy, tmp_path / "out.tif", "none", options=options, overwrite=True)
+        errors[mask] = np.abs(read(result.target) / 10_000 - place.truth)[:, haze].mean()
+        grown[mask] = (read(result.quality)[0] == FROM_DATE)[haze].mean()
+        kept = read(result.quality)[0] == ORIGINAL
+        assert same_bits(read(result.target)[:, kept], read(cloudy)[:, kept])
+    (far, near), (reached, left) = errors.values(), grown.values()
+    assert far < 0.2 * near
+    assert reached > 0.95 > 0.7 > left
+    small = restore_scene(
+        cloudy, tmp_path / "small.tif", "none", options=place.options(first, mask=f"scl={found}", tile=96)
+    )
+    restore_scene(
+        cloudy, tmp_path / "out.tif", "none", options=place.options(first, mask=f"scl={found}"), overwrite=True
+    )
+    assert same_bits(read(small.target), read(tmp_path / "out.tif"))

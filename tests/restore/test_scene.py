@@ -704,3 +704,19 @@ def test_blocks_are_joined_to_the_bytes_of_a_whole_run(tmp_path: Path, count: in
         with pytest.raises(SceneError, match="came"):
             join_blocks(scene, parts[:-1], tmp_path / "joined" / "half.tif", model, options=given)
         assert not list((tmp_path / "joined").glob(".*"))
+
+
+@pytest.mark.parametrize(("flags", "dtype"), [("fpu amx_bf16", "bfloat16"), ("fpu avx2", "float32")])
+def test_the_item_names_the_type_that_this_machine_chose(
+    flags: str, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cpuinfo").write_text(f"flags\t\t: {flags}\n")
+    monkeypatch.setattr("attcr.predict.CPU_INFO", tmp_path / "cpuinfo")
+    scene = make(tmp_path / "in.tif", noise("uint8", (3, 40, 50)))
+    options = RestoreOptions(sensor=SENSORS["uint8"], mask="none")
+    result = restore_scene(scene, tmp_path / "out.tif", "rgb-thin", options=options)
+    told = json.loads(result.item.read_text())["properties"]
+    assert told["attcr:predictor"]["dtype"] == told["attcr:options"]["dtype"] == dtype
+    named = restore_scene(scene, tmp_path / "named.tif", "rgb-thin", options=replace(options, dtype=dtype))
+    assert read(named.target).tobytes() == read(result.target).tobytes()
+    assert json.loads(named.item.read_text())["properties"]["attcr:options_sha256"] == told["attcr:options_sha256"]

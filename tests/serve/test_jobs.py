@@ -1,6 +1,5 @@
 """Jobs outlive their server: none is lost, none is done twice, and each ends as the command would have it."""
 
-import hashlib
 import random
 import signal
 import subprocess
@@ -13,24 +12,19 @@ import httpx2 as httpx
 import pytest
 
 from fake_fleets import completed, environment, make_weights
-from fake_services import QUICK, answers, ask, begin, command, ended, quick_server, send, tiff
-
-
-def by_command(folder: Path, content: bytes, weights: Path, *options: str) -> dict[str, str]:
-    """The sha256 of what `attcr restore` makes of a scene, by output."""
-    folder.mkdir()
-    (folder / "scene.tif").write_bytes(content)
-    line = [sys.executable, "-m", "attcr", "restore", "scene.tif", "out.tif", "--weights", str(weights), *options]
-    subprocess.run(line, cwd=folder, check=True, capture_output=True, env=environment())
-    names = {"restored": "out.tif", "quality": "out_quality.tif", "preview": "out_preview.png"}
-    return {name: hashlib.sha256((folder / file).read_bytes()).hexdigest() for name, file in names.items()}
-
-
-def by_service(client: Any, job: str) -> dict[str, str]:
-    return {
-        name: hashlib.sha256(client.get(f"/jobs/{job}/results/{name}").content).hexdigest()
-        for name in ("restored", "quality", "preview")
-    }
+from fake_services import (
+    QUICK,
+    answers,
+    ask,
+    begin,
+    by_command,
+    by_service,
+    command,
+    ended,
+    quick_server,
+    send,
+    tiff,
+)
 
 
 def kills(store: Path, seed: int, count: int, scenes: list[bytes], *more: str, worker: Any = None) -> dict[str, int]:

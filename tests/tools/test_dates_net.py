@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from attcr.dates import planes
+
 pytest.importorskip("scipy")
 ROOT = Path(__file__).parents[2]
 NANOMETRES = np.array([490.0, 665.0, 865.0, 1610.0])
@@ -56,27 +58,26 @@ def test_what_lies_in_the_gap_is_not_seen() -> None:
     one = sample()
     other = np.where(one.gap, 0.9, one.target).astype(np.float32)
     first, second = (
-        module("planes").see(target, one.harmonised, one.reference, one.clear, one.gap, USED)
-        for target in (one.target, other)
+        planes.see(target, one.harmonised, one.reference, one.clear, one.gap, USED) for target in (one.target, other)
     )
-    assert first.planes.shape == (module("planes").PLANES, 64, 64)
+    assert first.planes.shape == (planes.PLANES, 64, 64)
     assert np.array_equal(first.planes, second.planes)
     assert np.array_equal(first.unit, second.unit)
 
 
 def test_absent_bands_are_zero_and_said_to_be_absent() -> None:
     one = sample()
-    planes = module("planes").see(one.target, one.harmonised, one.reference, one.clear, one.gap, USED).planes
+    shown = planes.see(one.target, one.harmonised, one.reference, one.clear, one.gap, USED).planes
     for band in range(BANDS):
         there = band in USED
-        assert planes[3 * BANDS + band].all() == there
-        assert bool(np.abs(planes[band]).any()) == there
+        assert shown[3 * BANDS + band].all() == there
+        assert bool(np.abs(shown[band]).any()) == there
 
 
 def test_brighter_images_look_the_same() -> None:
     one = sample()
     seen = [
-        module("planes").see(gain * one.target, gain * one.harmonised, gain * one.reference, one.clear, one.gap, USED)
+        planes.see(gain * one.target, gain * one.harmonised, gain * one.reference, one.clear, one.gap, USED)
         for gain in (4, 8)
     ]
     assert np.allclose(seen[0].planes, seen[1].planes, atol=0.05)
@@ -85,7 +86,7 @@ def test_brighter_images_look_the_same() -> None:
 
 def test_an_untrained_network_leaves_the_harmonised_reference(tmp_path: Path) -> None:
     one = sample()
-    seen = module("planes").see(one.target, one.harmonised, one.reference, one.clear, one.gap, USED)
+    seen = planes.see(one.target, one.harmonised, one.reference, one.clear, one.gap, USED)
     with torch.inference_mode():
         out = module("train").Training(tmp_path, lr=1e-3).network.eval()(torch.from_numpy(seen.planes)[None])[0].numpy()
     assert np.array_equal(seen.corrected(out, one.harmonised, USED), one.harmonised)

@@ -1,6 +1,6 @@
 """Score the network beside the classical method on real dates of places that it was not trained on.
 
-    python -m tools.dates_net.evaluate OUT/last.pt --lmr FOLDER --roi FOLDER --cloudsen12 FOLDER --kept FOLDER
+    python -m tools.dates_net.evaluate OUT/s2-dates.safetensors --lmr FOLDER --roi FOLDER --cloudsen12 FOLDER
 
 The windows and gaps of 20LMR and ROI 146 are those of `attcr evaluate --protocol gap-fill`.
 """
@@ -8,36 +8,29 @@ The windows and gaps of 20LMR and ROI 146 are those of `attcr evaluate --protoco
 import argparse
 import itertools
 import json
-import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from attcr import ATTCR
+from attcr.corrector import open_corrector
 from attcr.dates.cells import Cells, Float32
-from attcr.dates.check import SHIFTS, _moved
+from attcr.dates.correct import Corrector, Pair
 from attcr.dates.evidence import Evidence
-from attcr.dates.fill import Filled, compose, meet_border, tune
-from attcr.dates.harmonise import METHODS, Seen
-from attcr.gaps import COVER, MOST_BLANK, WINDOW, _ndvi, _read, draw_gap
-from attcr.sensors import S2_L1C_BANDS
-
-from .planes import BANDS, see
-from .train import CONFIG
+from attcr.dates.harmonise import Seen, regression
+from attcr.dates.planes import see
+from attcr.files import sha256
+from attcr.gaps import CLASSICAL, COVER, MOST_BLANK, NETWORK, OURS, WINDOW, Window, draw_gap, read_date, score_window
+from attcr.sensors import S2_L1C_BANDS, SENTINEL2_L1C
 
 TEN = (1, 2, 3, 4, 5, 6, 7, 8, 11, 12)
 ALL = tuple(range(len(S2_L1C_BANDS)))
 _DAYS = ("02-10", "04-26", "05-31", "06-10", "06-25", "07-20", "08-09", "09-03", "09-28")
 ROI_DATES = tuple(f"2018-{day}" for day in _DAYS)
 """The clear ones."""
-WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""How much of the network's correction the self-check may choose."""
-SURE = 0.98
-"""What the error of the hidden pixels must be at most, beside the classical method's, for the network to be used."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +49,7 @@ def cases_of_series(root: Path, pairs: list[tuple[str, str]], bands: tuple[int, 
     """Give the windows of the protocol gap-fill."""
     draw = np.random.default_rng(seed)
     for target, reference in pairs:
-        meant, seen = (_read(root / f"{date}.tif")[0] for date in (target, reference))
+        meant, seen = (read_date(root / f"{date}.tif")[0] for date in (target, reference))
         for row in range(0, meant.shape[1] - WINDOW + 1, WINDOW):
             for col in range(0, meant.shape[2] - WINDOW + 1, WINDOW):
                 here = (slice(None), slice(row, row + WINDOW), slice(col, col + WINDOW))
@@ -96,108 +89,23 @@ def cases_of_cloudsen12(root: Path, seed: int = 0) -> Iterator[Case]:
                 yield Case(other.name[:10], target, reference, valid & ~gap, valid & gap, ALL)
 
 
-@dataclass(frozen=True)
-class Hidden:
-    """Clear ground of a case that was hidden for the self-check."""
-
-    here: NDArray[np.bool_]
-    base: Float32
-    """The whole reference, harmonised without it."""
-    usual: Float32
-    """(C, N): what the classical method makes of it."""
-
-
-@dataclass(frozen=True)
-class Ready:
-    """A case with all that needs no network."""
-
-    case: Case
-    base: Float32
-    """The reference, harmonised by regression."""
-    classical: Float32
-    """As restore fills it."""
-    hidden: tuple[Hidden, ...]
-
-    @classmethod
-    def of(cls, case: Case) -> "Ready":
-        """Fill a case classically, and hide clear cells of it in the shape of its gap."""
-        evidence = Evidence(Cells.over(*case.clear.shape), len(case.target))
-        evidence.add(0, case.reference, case.target, case.clear, case.gap)
-        tuned = tune(evidence)
-        valid = case.clear | case.gap
-        classical = meet_border(compose([tuned], [case.reference], [valid], valid, 0), case.target, case.clear)
-        size, (height, width) = evidence.cells.size, case.clear.shape
-        clear = evidence.sums[0] >= 0.5 * np.maximum(evidence.sums[0].max(), 1)
-        gap = evidence.gaps > 0.5 * size**2
-        parts = []
-        for down, across in SHIFTS:
-            cells = _moved(gap, clear, down, across)
-            if not cells.any() or not (clear & ~cells).any():
-                continue
-            here = np.kron(cells, np.ones((size, size), bool))[:height, :width] & case.clear
-            seen = Seen.of(evidence, cells)
-            base = _whole("regression", seen, case)
-            usual = base if tuned.checked.method == "regression" else _whole(tuned.checked.method, seen, case)
-            usual = meet_border(Filled(usual, valid.astype(np.int16)), case.target, case.clear & ~here)
-            parts.append(Hidden(here, base, usual[:, here]))
-        return cls(case, _whole("regression", Seen.of(evidence), case), classical, tuple(parts))
-
-
-def _whole(method: str, seen: Seen, case: Case) -> Float32:
-    """Give the whole reference, harmonised."""
-    rows, cols = (index.ravel() for index in np.indices(case.clear.shape))
-    flat = case.reference.reshape(len(case.reference), -1)
-    return np.clip(METHODS[method](seen)(flat, rows, cols), -0.2, 2).reshape(case.reference.shape).astype(np.float32)
-
-
-def ready(cases: Iterator[Case], kept: Path) -> Iterator[Ready]:
-    """Give cases with what needs no network, which is slow and so kept in a folder from one run to the next."""
-    kept.mkdir(parents=True, exist_ok=True)
-    for number, case in enumerate(cases):
-        path = kept / f"{number:03d}.pickle"
-        if not path.exists():
-            path.write_bytes(pickle.dumps(Ready.of(case)))
-        yield pickle.loads(path.read_bytes())
-
-
-def run(network: ATTCR, planes: Float32, turns: int) -> Float32:
-    """Give what the network says of planes; the mean over so many quarter turns of the image."""
-    total = np.zeros((2 * BANDS, *planes.shape[1:]), np.float32)
-    for turn in range(turns):
-        turned = np.ascontiguousarray(np.rot90(planes, turn, (1, 2)))
-        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-            out = network(torch.from_numpy(turned)[None])[0].float().numpy()
-        total += np.rot90(out, -turn, (1, 2))
-    return np.asarray(total / turns, np.float32)
-
-
-def score(network: ATTCR, made: Ready, turns: int) -> dict[str, float | str]:
-    """Fill a window by the network, and by what the self-check chooses; give the errors beside the classical ones."""
-    case, inside = made.case, made.case.gap
-    seen = see(case.target, made.base, case.reference, case.clear, case.gap, case.bands)
-    out = run(network, seen.planes, turns)
-    better = seen.corrected(out, made.base, case.bands)
-    weight, ratio, foretold = check(network, made, turns)
-    images = {
-        "classical": made.classical,
-        "regression": made.base,
-        "network": better,
-        "bordered": meet_border(Filled(better, (case.clear | inside).astype(np.int16)), case.target, case.clear),
-        "chosen": made.classical + weight * (better - made.classical),
-    }
-    truth = case.target[:, inside]
-    found: dict[str, float | str] = {"name": case.name, "weight": weight, "checked": ratio, "foretold": foretold}
-    found |= {name: float(np.abs(image[:, inside] - truth).mean()) for name, image in images.items()}
+def score(network: Corrector, case: Case) -> tuple[Window, dict[str, float]]:
+    """Fill a window by every method and score it; give the network's detail and how true its expected error is too."""
+    valid, nir_red = case.clear | case.gap, None
     if {8, 3} <= set(case.bands):
         nir_red = (case.bands.index(8), case.bands.index(3))
-        index = _ndvi(truth, nir_red)
-        for name, image in images.items():
-            found[f"ndvi {name}"] = float(np.abs(_ndvi(image[:, inside], nir_red) - index).mean())
-    for name in ("classical", "network"):
-        found[f"detail {name}"] = _detail(images[name], inside) / _detail(case.target, inside)
-    expected = seen.expected(out, case.bands)[:, inside]
-    found["within"] = float((np.abs(better[:, inside] - truth) <= expected).mean())
-    return found
+    window = score_window(case.target, case.reference, case.gap, valid, nir_red, network)
+    evidence = Evidence(Cells.over(*case.clear.shape), len(case.target))
+    evidence.add(0, case.reference, case.target, case.clear, case.gap)
+    base = Pair(0, 0, case.target, case.reference, case.clear, case.gap).harmonised(regression(Seen.of(evidence)))
+    view = see(case.target, base, case.reference, case.clear, case.gap, case.bands)
+    out = network.network(view.planes[None])[0]
+    better = view.corrected(out, base, case.bands)
+    within = np.abs(better - case.target) <= view.expected(out, case.bands)
+    truth = _detail(case.target, case.gap)
+    images = {"regression": base, "network": better}
+    about = {f"detail {name}": _detail(image, case.gap) / truth for name, image in images.items()}
+    return window, {**about, "within": float(within[:, case.gap].mean())}
 
 
 def _detail(image: Float32, inside: NDArray[np.bool_]) -> float:
@@ -206,58 +114,36 @@ def _detail(image: Float32, inside: NDArray[np.bool_]) -> float:
     return float(np.abs(np.diff(image, axis=2))[:, both].mean())
 
 
-def check(network: ATTCR, made: Ready, turns: int) -> tuple[float, float, float]:
-    """Fill hidden ground; give the weight of the network that is best there, what it gains, and the expected error."""
-    case, errors, count = made.case, np.zeros(len(WEIGHTS)), 0
-    for part in made.hidden:
-        left, filled = case.clear & ~part.here, case.gap | part.here
-        seen = see(case.target, part.base, case.reference, left, filled, case.bands)
-        better = seen.corrected(run(network, seen.planes, turns), part.base, case.bands)[:, part.here]
-        truth, was = case.target[:, part.here], part.usual
-        errors += [float(np.abs(was + weight * (better - was) - truth).mean(axis=0).sum()) for weight in WEIGHTS]
-        count += int(part.here.sum())
-    if not count:
-        return 0.0, 1.0, float("nan")
-    best = int(errors.argmin())
-    if errors[best] > SURE * errors[0]:
-        best = 0
-    return WEIGHTS[best], float(errors[best] / errors[0]), float(errors[best] / count)
-
-
-def summary(found: list[dict[str, float | str]]) -> dict[str, float]:
+def summary(found: list[tuple[Window, dict[str, float]]]) -> dict[str, float]:
     """Give means over windows, and the worst ratios."""
+    windows = [window for window, _ in found]
 
-    def mean(name: str) -> float:
-        return round(float(np.mean([float(one[name]) for one in found if name in one])), 5)
+    def mean(values: list[float]) -> float:
+        return round(float(np.mean(values)), 5)
 
-    names = [name for name in found[0] if name != "name"]
-    ratios = [float(one["chosen"]) / float(one["classical"]) for one in found]
-    alone = [float(one["network"]) / float(one["classical"]) for one in found]
-    return {
-        "windows": len(found),
-        **{name: mean(name) for name in names},
-        "network / classical": round(mean("network") / mean("classical"), 4),
-        "bordered / classical": round(mean("bordered") / mean("classical"), 4),
-        "chosen / classical": round(mean("chosen") / mean("classical"), 4),
-        "worst chosen": round(max(ratios), 4),
-        "worst network": round(max(alone), 4),
-    }
+    kinds = (CLASSICAL, NETWORK, OURS)
+    told = {name: mean([one.errors[name] for one in windows]) for name in kinds}
+    if all(one.ndvi for one in windows):
+        told |= {f"NDVI {name}": mean([one.ndvi[name] for one in windows]) for name in kinds}
+    for name in (NETWORK, OURS):
+        ratios = [one.errors[name] / one.errors[CLASSICAL] for one in windows]
+        told |= {f"{name} / without": round(told[name] / told[CLASSICAL], 4), f"worst {name}": round(max(ratios), 4)}
+    told["foretold, off by"] = mean([abs(one.expected / one.errors[OURS] - 1) for one in windows])
+    told |= {name: mean([about[name] for _, about in found]) for name in found[0][1]}
+    return {"windows": len(found), "share": mean([one.share for one in windows]), **told}
 
 
 def main() -> None:
     """Print and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("state", type=Path)
+    parser.add_argument("weights")
     parser.add_argument("--lmr", type=Path)
     parser.add_argument("--roi", type=Path)
     parser.add_argument("--cloudsen12", type=Path)
-    parser.add_argument("--kept", type=Path, required=True, help="folder for what needs no network")
-    parser.add_argument("--turns", type=int, default=1, help="quarter turns that are averaged")
+    parser.add_argument("--dtype", default="float32")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--scores", type=Path, help="file for tools/publish.py")
     args = parser.parse_args()
-    network = ATTCR(CONFIG)
-    network.load_state_dict(torch.load(args.state, weights_only=True)["ema"])
-    network.eval()
     sets: dict[str, Iterator[Case]] = {}
     if args.lmr:
         one, two = "2022-08-17", "2022-09-18"
@@ -267,13 +153,31 @@ def main() -> None:
         sets["ROI146"] = cases_of_series(args.roi, pairs + [pair[::-1] for pair in pairs], ALL)
     if args.cloudsen12:
         sets["CloudSEN12"] = cases_of_cloudsen12(args.cloudsen12)
-    report = {}
+    report: dict[str, dict[str, Any]] = {}
     for name, cases in sets.items():
-        found = [score(network, made, args.turns) for made in ready(cases, args.kept / name)]
-        report[name] = {"summary": summary(found), "windows": found}
+        found = []
+        for case in cases:
+            names = [S2_L1C_BANDS[band] for band in case.bands]
+            network = open_corrector(SENTINEL2_L1C, names, weights=args.weights, dtype=args.dtype)
+            assert network is not None, "it knows all these bands"
+            found.append(score(network, case))
+        report[name] = {"summary": summary(found), "windows": [{**vars(one), **about} for one, about in found]}
         print(name, json.dumps(report[name]["summary"], indent=1), flush=True)
     if args.json:
         args.json.write_text(json.dumps(report, indent=1) + "\n")
+    if args.scores:
+        told = {
+            "sha256": sha256(args.weights),
+            "scores": [_score(name, one["windows"]) for name, one in report.items()],
+        }
+        args.scores.write_text(json.dumps(told, indent=1) + "\n")
+
+
+def _score(name: str, windows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Give a line of the table of published weights; what is copied is the reference."""
+    ours, copied = (float(np.mean([one["errors"][kind] for one in windows])) for kind in (OURS, "copied"))
+    told = {"benchmark": f"{name}, {len(windows)} windows", "protocol": "gap-fill", "metric": "MAE"}
+    return {**told, "value": round(ours, 5), "low": None, "high": None, "input_copied": round(copied, 5)}
 
 
 if __name__ == "__main__":

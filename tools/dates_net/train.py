@@ -2,8 +2,8 @@
 
     python -m tools.dates_net.train --pool POOL --held POOL --out OUT --until 02:40 --flat-until 02:00
 
-It resumes from OUT/last.pt where that is there, stops at the time (today), after the steps or on SIGTERM. The pool may
-grow meanwhile.
+It resumes from OUT/last.pt where that is there, stops at the time (today), after the steps or on SIGTERM, and writes
+OUT/s2-dates.safetensors then; with --steps 0 it only does that. The pool may grow meanwhile.
 """
 
 import argparse
@@ -20,15 +20,16 @@ from numpy.typing import NDArray
 from tools.s2_thin.train import Schedule, clock
 from torch import Tensor
 
-from attcr import ATTCR, ATTCRConfig
+from attcr import ATTCR, ATTCRConfig, save_model
+from attcr.dates.planes import BANDS, PLANES, see
 from attcr.files import replacing
 from attcr.predict import multiplies_bfloat16
+from attcr.spec import OTHER_DATES
 
-from .planes import BANDS, PLANES, see
 from .pool import Sample
 
 CONFIG = ATTCRConfig(
-    in_channels=PLANES, out_channels=2 * BANDS, residual=(), dim=24, blocks=(1, 1, 4, 1, 1), heads=(2, 2, 4, 2, 2)
+    in_channels=PLANES, out_channels=2 * BANDS, residual=(), dim=16, blocks=(1, 1, 4, 1, 1), heads=(2, 2, 4, 2, 2)
 )
 SIZES = {(2, 128): 0.75, (1, 192): 0.25}
 """Crops of a batch and their pixels a side, and how often each is drawn."""
@@ -202,8 +203,18 @@ def run(training: Training, pool: Pool, held: Path, schedule: Schedule) -> None:
     signal.signal(signal.SIGTERM, before)
 
 
+def export(training: Training, target: Path) -> str:
+    """Write the averaged weights in float16, with what they take and give; give the file's sha256."""
+    network = training.averaged().half()
+    if not all(value.isfinite().all() for value in network.state_dict().values()):
+        raise SystemExit("the averaged weights are not all numbers in float16: resume from an earlier checkpoint")
+    hours = round(training.seconds / 3600, 2)
+    told = f"tools/dates_net/train.py, {training.step} steps, {hours} h on one CPU core"
+    return save_model(network, target, spec=OTHER_DATES, provenance={"training": told})
+
+
 def main() -> None:
-    """Train."""
+    """Train, and write the weights."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pool", type=Path, required=True, help="samples that tools.dates_net.pool made")
     parser.add_argument("--held", type=Path, required=True, help="samples of places that are not trained on")
@@ -215,8 +226,11 @@ def main() -> None:
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     training = Training(args.out, lr=args.lr)
-    pool = Pool(args.pool, np.random.default_rng(1000 + training.step))
-    run(training, pool, args.held, Schedule(args.lr, args.until, args.flat_until, args.steps))
+    if args.steps > 0:
+        pool = Pool(args.pool, np.random.default_rng(1000 + training.step))
+        run(training, pool, args.held, Schedule(args.lr, args.until, args.flat_until, args.steps))
+    target = args.out / "s2-dates.safetensors"
+    print(target, export(training, target))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Draw all pictures of the documentation, or those that are named."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 from . import charts, diagrams, gallery, network
@@ -11,7 +12,9 @@ parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="r
 parser.add_argument("--landsat", type=Path, help="folder with the .tar.gz files of xlandsat's data/")
 parser.add_argument("--only", nargs="*", default=[], help="names of functions")
 chosen = parser.parse_args()
-jobs = {f.__name__: (f, (chosen.folder,)) for f in (*diagrams.DRAWN, *charts.DRAWN)}
+jobs: dict[str, tuple[Callable[..., None], tuple[Path, ...]]] = {
+    f.__name__: (f, (chosen.folder,)) for f in (*diagrams.DRAWN, *charts.DRAWN)
+}
 jobs |= {f.__name__: (f, (chosen.folder, chosen.data)) for f in network.DRAWN}
 jobs |= {f.__name__: (f, (chosen.folder, chosen.data, chosen.landsat)) for f in gallery.DRAWN}
 for name, (draw, arguments) in jobs.items():

@@ -30,9 +30,9 @@ def architecture(folder: Path) -> None:
     arrow(axes, (8.35, 4.25), (8.4, 4.25))
     for left, right in itertools.pairwise(places):
         arrow(axes, (left[0] + 1.25, left[1] + 0.3), (right[0], right[1] + 0.5))
-    for left, right in ((0, 4), (1, 3)):
-        height = places[left][1] + (0.65 if left == 0 else 0.62)
-        arrow(axes, (places[left][0] + 1.25, height), (places[right][0], height), linestyle="--", linewidth=1)
+    for down, up in ((0, 4), (1, 3)):
+        height = places[down][1] + 0.64
+        arrow(axes, (places[down][0] + 1.25, height), (places[up][0], height), linestyle="--", linewidth=1)
     axes.text(4.9, 4.62, "features of equal size go across", ha="center", fontsize=8)
     arrow(axes, (0.6, 4.5), (8.85, 4.5), connectionstyle="arc3,rad=-0.13", linewidth=1)
     axes.text(4.9, 5.1, "the change is added to the cloudy image", ha="center", va="center", fontsize=8)

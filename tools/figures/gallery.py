@@ -66,9 +66,9 @@ def sentinel_haze(folder: Path, data: Path, _: Path) -> None:
 
 
 def sentinel_l1c(folder: Path, data: Path, _: Path) -> None:
-    """L1C, 13 bands of SEN12MS-CR: thin and broken cloud, and thick cloud, which stays."""
+    """L1C, 13 bands of SEN12MS-CR: broken cloud, and thick cloud, which stays."""
     names = SENSORS["s2-l1c"].bands
-    for name, target in (("sample_316", "thin"), ("sample_2729", "broken"), ("sample_7264", "thick")):
+    for name, target in (("sample_2729", "broken"), ("sample_7264", "thick")):
         with rasterio.open(data / "sen12mscr" / "s2_cloudy" / f"{name}.tif") as file:
             cloudy = file.read()
         with rasterio.open(data / "sen12mscr" / "s2" / f"{name}.tif") as file:
@@ -77,6 +77,14 @@ def sentinel_l1c(folder: Path, data: Path, _: Path) -> None:
         pictures = from_arrays(cloudy, names, 3000, (3, 2, 1), sensor="s2-l1c", clouds=clouds)
         shown = [pictures[0], pictures[1], colour(clear[[3, 2, 1]] / 3000, 1), pictures[2]]
         save_row(folder / f"gallery-s2-{target}.webp", shown)
+
+
+def sentinel_little(folder: Path, data: Path, _: Path) -> None:
+    """L1C, 13 bands of SEN12MS-CR-TS: thin cloud that the network hardly sees."""
+    series = data / "s2" / "series_l1c_roi146"
+    cloudy, clear = (rasterio.open(series / f"2018-{day}.tif").read() for day in ("03-22", "04-26"))
+    pictures = from_arrays(cloudy, SENSORS["s2-l1c"].bands, 3000, (3, 2, 1), sensor="s2-l1c")
+    save_row(folder / "gallery-s2-little.webp", [*pictures[:2], colour(clear[[3, 2, 1]] / 3000, 1), pictures[2]])
 
 
 def landsat(folder: Path, _: Path, archives: Path) -> None:
@@ -98,7 +106,8 @@ def _landsat(folder: Path, room: str, window: Window) -> list[Array]:
     result = attcr.restore_scene(folder, target, "s2-thin")
     made = []
     with rasterio.open(target) as after, rasterio.open(result.quality) as quality:
-        order = [after.descriptions.index(name) + 1 for name in ("SR_B4", "SR_B3", "SR_B2")]
+        names = [str(name) for name in after.descriptions]
+        order = [next(at for at, name in enumerate(names, 1) if name.endswith(band)) for band in ("B4", "B3", "B2")]
         done, classes = after.read(order, window=window), quality.read(1, window=window)
     for band in ("SR_B4", "SR_B3", "SR_B2"):
         with rasterio.open(next(folder.glob(f"*_{band}.TIF"))) as file:
@@ -107,4 +116,4 @@ def _landsat(folder: Path, room: str, window: Window) -> list[Array]:
     return [colour((image * 2.75e-5 - 0.2) / 0.3, 1) for image in (before, done)] + [COLOURS[classes]]
 
 
-DRAWN = (sentinel_haze, sentinel_l1c, landsat)
+DRAWN = (sentinel_haze, sentinel_l1c, sentinel_little, landsat)

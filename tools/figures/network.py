@@ -22,7 +22,8 @@ WEIGHTS = "s2-thin"
 def looked_at(image: Array, stage: int) -> tuple[Attention, Tensor]:
     """The attention of the first block of a stage of the weights, and what came to it for this image."""
     network = attcr.load_model(WEIGHTS)
-    attention = network.stages[stage][0].attention
+    stages: Any = network.stages
+    attention: Attention = stages[stage][0].attention
     kept: list[Tensor] = []
     attention.register_forward_pre_hook(lambda _, given: kept.append(given[0]))
     with torch.no_grad():
@@ -71,7 +72,7 @@ def triangles(folder: Path, data: Path) -> None:
         axes.set(xlabel="takes from pixel", ylabel="pixel, row by row")
     bar = figure.colorbar(shown, ax=figure.axes, shrink=0.8, label="log10 of the weight")
     bar.outline.set_visible(False)
-    save(figure, folder / "triangles.png")
+    save(figure, folder / "triangles.webp")
 
 
 def scan(folder: Path, data: Path) -> None:
@@ -93,7 +94,7 @@ def scan(folder: Path, data: Path) -> None:
     for axes in places:
         axes.plot(col, row, "s", markerfacecolor="none", markeredgecolor=ORANGE, markersize=9, markeredgewidth=2)
         axes.axis("off")
-    save(figure, folder / "scan.png")
+    save(figure, folder / "scan.webp")
 
 
 def tokens(folder: Path, data: Path) -> None:
@@ -104,11 +105,12 @@ def tokens(folder: Path, data: Path) -> None:
     places = figure.subplots(1, 5, width_ratios=(1, 1, 0.5, 1, 0.5))
     places[0].imshow(np.clip(image[[2, 1, 0]] / 0.25, 0, 1).transpose(1, 2, 0))
     places[0].set_title("image", fontsize=10, color=TEXT)
-    for number, tokens_of in enumerate(attention.scales):
+    scales: Any = attention.scales
+    for number, tokens_of in enumerate(scales):
         with torch.no_grad():
             keys = tokens_of(x).chunk(2, dim=1)[0][0]
         channel = int(keys.flatten(1).std(1).argmax())
-        kernel = tokens_of.spread.weight[channel, 0].detach().numpy()
+        kernel = next(tokens_of.spread.parameters())[channel, 0].detach().numpy()
         low, high = np.percentile(keys[channel].numpy(), (2, 98))
         places[2 * number + 1].imshow(keys[channel].numpy(), cmap="viridis", vmin=low, vmax=high)
         places[2 * number + 1].set_title(f"keys, scale {len(kernel)}", fontsize=10, color=TEXT)
@@ -117,7 +119,7 @@ def tokens(folder: Path, data: Path) -> None:
         places[2 * number + 2].set_title(f"its {len(kernel)} x {len(kernel)}\nkernel", fontsize=9, color=TEXT)
     for axes in places:
         axes.axis("off")
-    save(figure, folder / "tokens.png")
+    save(figure, folder / "tokens.webp")
 
 
 def gates(folder: Path, data: Path) -> None:
@@ -137,7 +139,7 @@ def gates(folder: Path, data: Path) -> None:
         figure.colorbar(shown, ax=axes, shrink=0.75).outline.set_visible(False)
     for axes in places:
         axes.axis("off")
-    save(figure, folder / "gate.png")
+    save(figure, folder / "gate.webp")
 
 
 DRAWN = (triangles, scan, tokens, gates)

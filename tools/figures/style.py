@@ -47,5 +47,7 @@ def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], **mo
 
 def save(figure: Figure, target: Path) -> None:
     """Write a figure; the same numbers give the same bytes."""
-    kind = {"metadata": {"Date": None}} if target.suffix == ".svg" else {"dpi": 100}
-    figure.savefig(target, transparent=True, **kind)
+    if target.suffix == ".svg":
+        figure.savefig(target, transparent=True, metadata={"Date": None})
+    else:
+        figure.savefig(target, transparent=True, dpi=100, pil_kwargs={"quality": 85, "method": 6})

@@ -60,6 +60,7 @@ EXTRAS = {
     "openvino": "openvino",
 }  # fmt: skip
 """Libraries that may not be installed, and what to install for each."""
+NO_TORCH = "torch is not installed, and this command needs it: pip install torch. `restore` and `fleet` run without it."
 
 
 def main() -> None:
@@ -73,7 +74,8 @@ def main() -> None:
         sys.exit(exit_code(error))
     except ModuleNotFoundError as error:
         library = (error.name or "").partition(".")[0]
-        if library not in EXTRAS:
+        if library not in (*EXTRAS, "torch"):
             raise
-        typer.echo(f"attcr: {MissingExtraError(library, EXTRAS[library])}", err=True)
+        told = MissingExtraError(library, EXTRAS[library]) if library in EXTRAS else NO_TORCH
+        typer.echo(f"attcr: {told}", err=True)
         sys.exit(2)

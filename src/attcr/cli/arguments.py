@@ -20,9 +20,9 @@ def complete(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
 
 
 def _weights() -> Iterable[str]:
-    from attcr.weights import published
+    from attcr.weights import restoring
 
-    return published()
+    return restoring()
 
 
 def _sensors() -> Iterable[str]:
@@ -91,6 +91,15 @@ ReferenceMask = Annotated[
         metavar="MASK",
         help="Where the clouds of the references are, as for --mask; none: they are clear.",
         show_default="chosen for each",
+    ),
+]
+ReferenceFill = Annotated[
+    str,
+    typer.Option(
+        metavar="HOW",
+        help="network: a network corrects what is filled from references, as far as that helps on the scene itself; "
+        "classical: none does.",
+        autocompletion=complete(lambda: ("network", "classical")),
     ),
 ]
 Sensor = Annotated[

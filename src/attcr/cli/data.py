@@ -143,12 +143,13 @@ def evaluate(
     """Score weights, or stored predictions, under named protocols and write a report folder.
 
     The first method is reported on in full; others given, and the trivial baselines, stand beside it. --protocol
-    gap-fill with --data dates scores the ways to fill gaps from other dates instead: ROOT has a .tif for each date.
+    gap-fill with --data dates scores the ways to fill gaps from other dates instead: ROOT has a .tif for each date, and
+    --weights are a network that corrects what they give (none: no network).
     """
     if_stopped = "The images that were scored are kept: run the same command to continue."
     with speaking(Voice("evaluate", quiet, verbose, as_json, progress, if_stopped)) as voice:
         if protocol == ["gap-fill"]:
-            return _evaluate_gaps(voice, data, root, out, pair or [])
+            return _evaluate_gaps(voice, data, root, out, pair or [], {"weights": weights or [], "dtype": dtype})
         if bool(weights or predictions) == (baseline is not None):
             raise ConfigError(
                 "give what to evaluate: --weights or --predictions, or else --baseline copy or mean-colour."
@@ -189,14 +190,18 @@ def _evaluate(
         )
 
 
-def _evaluate_gaps(voice: Voice, data: str, root: Path, out: Path, given: list[str]) -> None:
+def _evaluate_gaps(voice: Voice, data: str, root: Path, out: Path, given: list[str], network: dict[str, Any]) -> None:
     from attcr.gaps import OURS, evaluate_gaps
 
+    if network["weights"][1:]:
+        raise ConfigError("--protocol gap-fill takes one network that corrects references: give --weights once.")
+    network["weights"] = next(iter(network["weights"]), None)
     if data != "dates":
         raise ConfigError(f"--protocol gap-fill takes --data dates, a folder with a .tif for each date, not {data}.")
     pairs = [(target.strip(), reference.strip()) for target, _, reference in (text.partition(",") for text in given)]
     with voice.showing() as show:
-        report = evaluate_gaps(root, out, pairs=pairs, progress=lambda done, total: show("gaps", done, total))
+        shown = lambda done, total: show("gaps", done, total)  # noqa: E731
+        report = evaluate_gaps(root, out, pairs=pairs, progress=shown, **network)
     mae = report["mae"]
     line = f"gap-fill: MAE {OURS} {mae[OURS]:.4f}, one line a band {mae['line']:.4f}, copied {mae['copied']:.4f}"
     voice.result({"folder": out, **report}, [line, str(out / "report.md")])

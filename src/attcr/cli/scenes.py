@@ -24,6 +24,7 @@ from attcr.cli.arguments import (
     Quiet,
     Radar,
     ReferenceDays,
+    ReferenceFill,
     ReferenceMask,
     References,
     Sensor,
@@ -81,6 +82,7 @@ def restore(
     reference: References = None,
     reference_mask: ReferenceMask = None,
     reference_days: ReferenceDays = 60,
+    reference_fill: ReferenceFill = "network",
     tile: Annotated[int, typer.Option(metavar="PIXELS", help="Width and height of a tile.")] = 256,
     overlap: Annotated[int, typer.Option(metavar="PIXELS", help="Pixels that neighbouring tiles share.")] = 32,
     batch: Annotated[int, typer.Option(metavar="TILES", help="Tiles that go through the network at once.")] = 1,
@@ -88,7 +90,7 @@ def restore(
     dtype: Annotated[
         str,
         typer.Option(metavar="TYPE", help="float32, bfloat16, float16, or auto: bfloat16 on CPUs that multiply in it."),
-    ] = "float32",
+    ] = "auto",
     backend: Backend = "auto",
     vrt: Annotated[bool, typer.Option("--vrt", help="Accept VRTs that read files and addresses elsewhere.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
@@ -114,7 +116,7 @@ def restore(
         kinds: dict[str, Any] = {"device": device, "dtype": dtype, "backend": backend, "sensor": sensor}
         places: dict[str, Any] = {"bands": bands, "mask": mask, "dilate": dilate, "feather": feather, "sar": sar}
         dates: dict[str, Any] = {"references": tuple(reference or ()), "reference_mask": reference_mask}
-        dates["reference_days"] = reference_days
+        dates |= {"reference_days": reference_days, "reference_fill": reference_fill}
         rules: dict[str, Any] = {"unseen": unseen, "confidence": confidence, "vrt": "any" if vrt else "beside"}
         options = RestoreOptions(**numbers, **kinds, **places, **dates, **rules)
         again = {"overwrite": overwrite, "resume": resume}

@@ -242,7 +242,7 @@ _OPTION = re.compile(r"`(?P<name>[a-z_]+)(?:=(?P<value>[^`]*))?`")
 _SWITCHES = ("vrt", "overwrite", "resume", "confidence")
 _OF_A_SCENE = (
     *("sensor", "mask", "bands", "sar", "nodata", "tile", "overlap", "batch", "device", "dtype", "dilate", "feather"),
-    *("unseen", "references", "reference_mask", "backend", *_SWITCHES),
+    *("unseen", "references", "reference_mask", "reference_fill", "backend", *_SWITCHES),
 )
 _OTHERS = ("weights", "engine", "gpus", "address", "collection", "workers", "threads", "slots")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,24 +47,17 @@ def self_check(evidence: Evidence, methods: Sequence[str] = tuple(METHODS)) -> C
 
     Errors are weighted so that hidden pixels are as far from clear ground as those of the gaps are.
     """
-    common = evidence.sums[0].sum() / (evidence.cells.height * evidence.cells.width)
-    if common < SOME:
+    if evidence.common < SOME:
         return Checked("copied", float("nan"), {}, 0)
-    if common < MUCH:
+    if evidence.common < MUCH:
         methods = [name for name in methods if name in SIMPLE] or list(methods)
-    clear = evidence.sums[0] >= 0.5 * np.maximum(evidence.sums[0].max(), 1)
-    gap = evidence.gaps > 0.5 * evidence.cells.size**2
-    if not gap.any():
-        gap = evidence.gaps > 0
+    gap = _gap_cells(evidence)
     wanted = np.bincount(_distances(~gap)[gap], minlength=FARTHEST + 1).astype(np.float64)
     errors = {name: np.zeros(FARTHEST + 1) for name in methods}
     counts = np.zeros(FARTHEST + 1)
     sample = evidence.sample()
     places = evidence.cells.of(sample.rows, sample.cols)
-    for down, across in SHIFTS:
-        hidden = _moved(gap, clear, down, across)
-        if not hidden.any() or not (clear & ~hidden).any():
-            continue
+    for hidden in hidden_cells(evidence):
         here = hidden[places]
         tried = sample.where(here)
         if not len(tried):
@@ -82,6 +75,27 @@ def self_check(evidence: Evidence, methods: Sequence[str] = tuple(METHODS)) -> C
     expected = {name: _expected(sums, counts, wanted) for name, sums in errors.items()}
     best = min(expected, key=lambda name: expected[name])
     return Checked(best, expected[best], expected, total)
+
+
+def hidden_cells(evidence: Evidence) -> Iterator[NDArray[np.bool_]]:
+    """Give clear cells to hide, in the shape of the gaps, several times; some clear ones are always left."""
+    clear = evidence.sums[0] >= 0.5 * np.maximum(evidence.sums[0].max(), 1)
+    gap = _gap_cells(evidence)
+    for down, across in SHIFTS:
+        hidden = _moved(gap, clear, down, across)
+        if hidden.any() and (clear & ~hidden).any():
+            yield hidden
+
+
+def _gap_cells(evidence: Evidence) -> NDArray[np.bool_]:
+    """Say which cells are to fill for the most part; where none is, which are to fill at all."""
+    gap: NDArray[np.bool_] = evidence.gaps > 0.5 * evidence.cells.size**2
+    return gap if gap.any() else evidence.gaps > 0
+
+
+def cells_to_gap(evidence: Evidence) -> NDArray[np.intp]:
+    """Give how many cells each one is from one with something to fill, FARTHEST at most."""
+    return _distances(evidence.gaps > 0)
 
 
 def _errors(harmonise: Harmoniser, tried: Sample) -> Array:

@@ -58,6 +58,11 @@ class Evidence:
         """Sums that are kept of a cell."""
         return 1 + 2 * self.bands + self.bands * (self.bands + 1) // 2 + self.bands**2
 
+    @property
+    def common(self) -> float:
+        """Part of the image that is clear in both dates."""
+        return float(self.sums[0].sum() / (self.cells.height * self.cells.width))
+
     def add(
         self, top: int, reference: Float32, target: Float32, clear: NDArray[np.bool_], gap: NDArray[np.bool_]
     ) -> None:

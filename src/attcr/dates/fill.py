@@ -33,22 +33,57 @@ MARGIN = EDGE + 1 + REACH
 
 
 @dataclass(frozen=True)
+class Corrected:
+    """How much of a network is good for a reference."""
+
+    share: float
+    """How much of what the network adds is taken, up to 1."""
+    error: float
+    """The expected mean absolute error with it."""
+    base: Harmoniser
+    """What the network adds to."""
+
+
+@dataclass(frozen=True)
 class Tuned:
     """A reference with the way to the target's tones that was best on the scene itself."""
 
     harmonise: Harmoniser
     checked: Checked
+    corrected: Corrected | None = None
+    """What a network adds to it, where that is good for the scene."""
 
     @property
     def error(self) -> float:
         """Its expected mean absolute error, in reflectance."""
+        if self.corrected:
+            return self.corrected.error
         return UNKNOWN if np.isnan(self.checked.error) else self.checked.error
+
+    @property
+    def preference(self) -> float:
+        """How much it weighs beside other references."""
+        return float(np.float32(max(self.error, CERTAIN) / CERTAIN) ** -PREFERENCE)
 
 
 def tune(evidence: Evidence, methods: Sequence[str] = tuple(METHODS)) -> Tuned:
     """Choose the best method by the self-check, and fit it on all that was seen."""
     checked = self_check(evidence, methods)
     return Tuned(METHODS[checked.method](Seen.of(evidence)), checked)
+
+
+@dataclass(frozen=True)
+class Added:
+    """What a network adds to a harmonised reference in some of the rows."""
+
+    top: int
+    """The first of these rows, counted from the first of all."""
+    values: Float32
+    """(K, h, W), of some bands."""
+    share: Float32
+    """(h, W): how much of the network is in each pixel."""
+    bands: Sequence[int]
+    """These bands, K."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +94,10 @@ class Filled:
     """(C, h, W); 0 where no reference is clear."""
     number: NDArray[np.int16]
     """(h, W): the reference that counts most, from 1; 0 where none is clear."""
+    share: Float32 | None = None
+    """(h, W): how much of a network is in each pixel of some bands."""
+    bands: Sequence[int] = ()
+    """These bands."""
 
 
 def compose(
@@ -67,6 +106,7 @@ def compose(
     clear: Sequence[NDArray[np.bool_]],
     wanted: NDArray[np.bool_],
     top: int,
+    added: Sequence[Added | None] = (),
 ) -> Filled:
     """Give the wanted pixels (h, W) of rows from `top` on, from references (C, h, W) and where each is clear.
 
@@ -77,17 +117,30 @@ def compose(
     weights = np.zeros((height, width), np.float32)
     best = np.zeros((height, width), np.float32)
     number = np.zeros((height, width), np.int16)
+    network = next((one for one in added if one), None)
+    shares = np.zeros((height, width), np.float32) if network else None
     for i, (reference, seen, sound) in enumerate(zip(references, values, clear, strict=True), 1):
         rows, cols = np.nonzero(wanted & sound)
         if not len(rows):
             continue
-        weight = _inwards(sound)[rows, cols] * np.float32(max(reference.error, CERTAIN) / CERTAIN) ** -PREFERENCE
+        weight = _inwards(sound)[rows, cols] * np.float32(reference.preference)
         total[:, rows, cols] += weight * reference.harmonise(seen[:, rows, cols], rows + top, cols)
+        more = added[i - 1] if added else None
+        if more and shares is not None:
+            below = more.top + len(more.share)
+            inside = (rows >= more.top) & (rows < below)
+            down, across = rows[inside], cols[inside]
+            place = (down - more.top, across)
+            for band, plane in zip(more.bands, more.values, strict=True):
+                total[band, down, across] += weight[inside] * plane[place]
+            shares[down, across] += weight[inside] * more.share[place]
         weights[rows, cols] += weight
         better = weight > best[rows, cols]
         best[rows[better], cols[better]] = weight[better]
         number[rows[better], cols[better]] = i
-    return Filled((total / np.where(weights > 0, weights, 1)).astype(np.float32), number)
+    weights = np.where(weights > 0, weights, 1)
+    share = None if shares is None else shares / weights
+    return Filled((total / weights).astype(np.float32), number, share, network.bands if network else ())
 
 
 def _inwards(clear: NDArray[np.bool_]) -> Float32:
@@ -106,7 +159,7 @@ def meet_border(filled: Filled, target: Float32, clear: NDArray[np.bool_]) -> Fl
     """Give the filled values (C, h, W) moved so that they meet the target's clear pixels (h, W) around a gap.
 
     What the two differ by just outside is carried inwards and fades within a few pixels; it is never more than
-    LARGEST_STEP.
+    LARGEST_STEP. A network sees the border itself: as much as there is of it, the values stay.
     """
     try:
         from scipy.ndimage import gaussian_filter
@@ -124,5 +177,7 @@ def meet_border(filled: Filled, target: Float32, clear: NDArray[np.bool_]) -> Fl
     out = np.empty_like(filled.values)
     for band, (new, seen) in enumerate(zip(filled.values, target, strict=True)):
         step = around(np.where(known, np.clip(seen - new, -LARGEST_STEP, LARGEST_STEP), 0)) / (share + 0.05)
+        if filled.share is not None and band in filled.bands:
+            step *= 1 - filled.share
         out[band] = np.where(filled.number > 0, new + step, new)
     return out

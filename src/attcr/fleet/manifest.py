@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from obstore.exceptions import BaseError
 
 from attcr.addresses import hide_secrets, is_local, redact
+from attcr.corrector import network_sha256
 from attcr.errors import ManifestError
 from attcr.files import replacing
 from attcr.fleet.store import open_bucket, split_url
@@ -76,7 +77,8 @@ class Work:
         """Give the same work with its key under a recipe, which stands for weights and options."""
         version = self.version or "\0".join(_stat(href) for href in self.hrefs)
         told = [recipe, self.id, version, _public(self.options), *(redact(href) for href in self.hrefs)]
-        told += [_stat(href) for href in _references(self.options)]
+        if named := _references(self.options):
+            told += [*(_stat(href) for href in named), network_sha256()]
         if self.problem:  # what is refused must not shut out an equal row that is not
             told.append(f"refused: {self.problem}")
         return replace(self, key=hashlib.sha256("\0".join(told).encode(errors="replace")).hexdigest())

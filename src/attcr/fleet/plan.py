@@ -205,6 +205,7 @@ def measure(work: Work) -> float | None:
 
 def measure_rate(weights: str | Path, options: RestoreOptions) -> float:
     """Give the megapixels a second that these weights restore here, from one tile, reading and writing aside."""
+    options = options.on_any_machine()
     predictor = open_predictor(weights, device=options.device, dtype=options.dtype, backend=options.backend)
     tile = np.zeros((1, len(predictor.spec.slots), options.tile, options.tile), np.float32)
     predictor(tile)  # the first one also warms up

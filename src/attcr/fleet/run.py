@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from obstore.exceptions import BaseError
 
 from attcr.addresses import hide_secrets, redact
+from attcr.corrector import network_sha256
 from attcr.downloads import LIMIT_VARIABLE, download_limit
 from attcr.errors import ConfigError, FleetError, ManifestError, WeightsError
 from attcr.fleet import local
@@ -146,7 +147,7 @@ def run_fleet(
     mark = f"at-{fleet.shard[0]}-of-{fleet.shard[1]}"
     crashed = _died_at(store, mark) if fleet.engine == "local" else set()
     job = make_job(out, weights, options, fleet)
-    recipe = recipe_of(job.weights_sha256, options)
+    recipe = recipe_of(job.weights_sha256, job.options)
     tally = Tally()
     try:
         with store.open_scratch() as scratch:
@@ -193,12 +194,13 @@ def make_job(out: str, weights: str, options: RestoreOptions, fleet: FleetOption
     threads = fleet.threads or (1 if fleet.engine == "ray" else 0)
     digest = hashlib.sha256(content).hexdigest()
     kind = suffix if suffix in EXPORTED else ".safetensors"
-    return Job(out, content, digest, options, fleet.attempts, threads, fleet.deadline, kind)
+    return Job(out, content, digest, options.on_any_machine(), fleet.attempts, threads, fleet.deadline, kind)
 
 
 def recipe_of(weights_sha256: str, options: RestoreOptions) -> str:
     """Give a sha256 that stands for weights and options."""
-    return hashlib.sha256(f"{weights_sha256} {options.digest()}".encode()).hexdigest()
+    network = network_sha256() if options.references else ""
+    return hashlib.sha256(f"{weights_sha256} {options.digest()}{network}".encode()).hexdigest()
 
 
 def _engine(

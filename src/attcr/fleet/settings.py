@@ -28,10 +28,13 @@ def options_of(work: Work, common: RestoreOptions) -> RestoreOptions:
 
 
 def _settled(options: RestoreOptions) -> RestoreOptions:
-    """Refuse references that are still to be found: what a scene is made from is known before it is run."""
+    """Let all machines compute alike, and refuse references that are still to be found.
+
+    What a scene is made from is known before it is run.
+    """
     if options.searched:
         raise ConfigError("A fleet does not search for references: let `attcr fleet plan` find those of each scene.")
-    return options
+    return options.on_any_machine()
 
 
 def with_settings(options: RestoreOptions, settings: Mapping[str, Any]) -> RestoreOptions:

@@ -41,7 +41,7 @@ class TorchPredictor:
             )
         self.spec = spec
         self._dtype: torch.dtype = getattr(torch, dtype)
-        self._residual = spec.positions(spec.outputs)
+        self._residual = [] if spec.corrects_references else spec.positions(spec.outputs)
         try:
             self._device = torch.device(device)
             self._module = _as_asked(module, self._device, self._dtype)

@@ -86,8 +86,8 @@ def join_blocks(
 
 
 def _settled(options: RestoreOptions | None) -> RestoreOptions:
-    """Refuse references that each block would search for by itself."""
-    options = options or RestoreOptions()
+    """Let all machines compute the blocks alike, and refuse references that each would search for by itself."""
+    options = (options or RestoreOptions()).on_any_machine()
     if options.searched:
         raise ConfigError("Blocks are filled from references that are named: search for them with plan_scene first.")
     return options

@@ -15,7 +15,7 @@ from attcr.scenes.open import open_scene
 from attcr.scenes.scene import Scene
 from attcr.sensors import REFLECTANCE, SENSORS, Sensor
 from attcr.spec import InputSpec
-from attcr.weights import published
+from attcr.weights import restoring
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def which_weights(source: str | Path | Sequence[str | Path], *, sensor: str | No
     with gdal(), open_scene(source) as scene:
         scales, offsets = [band.scale for band in scene.bands], [band.offset for band in scene.bands]
         product = named or recognise(scene.hints, scene.dtype, scales, offsets)
-        fits = [_fit(name, entry.spec, scene, product) for name, entry in published().items()]
+        fits = [_fit(name, entry.spec, scene, product) for name, entry in restoring().items()]
     return sorted(fits, key=lambda fit: not fit.fits)
 
 
@@ -47,7 +47,7 @@ def choose_weights(source: str | Path | Sequence[str | Path], options: RestoreOp
     with gdal(), open_scene(source, vrt=options.vrt) as scene:
         product = sensor_of(scene, options.sensor)
         names = [band.name for band in scene.bands]
-        reasons = {name: _misfit(entry.spec, product, names, options.bands) for name, entry in published().items()}
+        reasons = {name: _misfit(entry.spec, product, names, options.bands) for name, entry in restoring().items()}
     for name, misfit in reasons.items():
         if misfit is None:
             return name
@@ -57,7 +57,7 @@ def choose_weights(source: str | Path | Sequence[str | Path], options: RestoreOp
 
 def fitting(product: Sensor, names: Sequence[str]) -> list[str]:
     """Name the published weights that fit a scene of this product with these bands."""
-    return [name for name, entry in published().items() if _misfit(entry.spec, product, names) is None]
+    return [name for name, entry in restoring().items() if _misfit(entry.spec, product, names) is None]
 
 
 def _misfit(spec: InputSpec, product: Sensor, names: Sequence[str], asked: Sequence[str] | None = None) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from attcr.addresses import redact
@@ -16,6 +16,7 @@ from attcr.scenes.tiles import grid
 from attcr.scenes.vrt import VrtRule
 from attcr.sensors import SENSORS, Sensor
 
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 AUTO, AUTO_MOST = "auto", 3
 """What stands for references that are searched for, and how many are taken then."""
 DEFAULTS = 2
@@ -37,7 +38,7 @@ class RestoreOptions:
     """Tiles that go through the network at once."""
     device: str = "cpu"
     """Where the network runs, as torch names it."""
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "float32"
+    dtype: Dtype = "auto"
     """Number type of the network; auto is bfloat16 on CPUs that multiply in it and float32 elsewhere."""
     backend: Backend = "auto"
     """What runs the network: torch, onnxruntime or openvino; auto: chosen by the weights file."""
@@ -64,6 +65,9 @@ class RestoreOptions:
     """How many days before and after the scene to search for references."""
     reference_mask: str | None = None
     """Where the clouds of references are, as for `mask`; None chooses for each, none: all of them are clear."""
+    reference_fill: Literal["network", "classical"] = "network"
+    """How references are brought to the scene's tones: a network corrects what classical methods give, where that is
+    better on hidden ground of the scene itself, or they are left at that."""
     confidence: bool = False
     """Run all eight flips and turns of each tile and write how much they differ."""
 
@@ -85,7 +89,7 @@ class RestoreOptions:
             raise ConfigError(f"batch is {self.batch} and must be at least 1.")
         if self.dilate < 0 or self.feather < 0:
             raise ConfigError(f"dilate ({self.dilate}) and feather ({self.feather}) must not be negative.")
-        if self.dtype not in ("auto", "float32", "bfloat16", "float16"):
+        if self.dtype not in get_args(Dtype):
             raise ConfigError(f"dtype is {self.dtype!r}; expected auto, float32, bfloat16 or float16.")
         if self.unseen not in ("keep", "fill", "nodata"):
             raise ConfigError(f"unseen is {self.unseen!r}; expected keep, fill or nodata.")
@@ -102,6 +106,8 @@ class RestoreOptions:
         if told and (self.references != (told[0],) or not re.fullmatch(rf"{AUTO}(:[1-9]\d?)?", told[0])):
             shown = " ".join(redact(one) for one in self.references)
             raise ConfigError(f"references is {shown}; expected auto or auto:NUMBER (1 to 99) alone, or scenes.")
+        if self.reference_fill not in ("network", "classical"):
+            raise ConfigError(f"reference_fill is {self.reference_fill!r}; expected network or classical.")
         if self.reference_days < 1:
             raise ConfigError(f"reference_days is {self.reference_days} and must be at least 1.")
 
@@ -123,11 +129,16 @@ class RestoreOptions:
     def digest(self) -> str:
         """Give a sha256 of the options that decide the result and are not at their default.
 
-        So a new option does not change the digest of those who do not use it.
+        So a new option does not change the digest of those who do not use it. float32, the default of earlier
+        versions, counts as the default of `dtype`.
         """
-        default = {field.name: field.default for field in fields(self)}
+        default = {**{field.name: field.default for field in fields(self)}, "dtype": "float32"}
         told = {key: value for key, value in self.describe().items() if value != default[key]}
         return hashlib.sha256(json.dumps({"defaults": DEFAULTS, **told}, sort_keys=True).encode()).hexdigest()
+
+    def on_any_machine(self) -> RestoreOptions:
+        """Give options by which all machines compute the same: float32 where the type is left to each."""
+        return replace(self, dtype="float32") if self.dtype == "auto" else self
 
     @property
     def rim(self) -> Rim:

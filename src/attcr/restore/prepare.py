@@ -11,23 +11,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
 import attcr
 from attcr.addresses import is_local, redact
+from attcr.corrector import ReferenceNetwork, open_corrector
 from attcr.dates.cells import Cells
+from attcr.dates.correct import TILE
 from attcr.dates.fill import MARGIN
 from attcr.errors import AttcrWarning, ConfigError, SceneError
 from attcr.predict import Predictor, open_predictor
 from attcr.products import band_names, could_be_picture, find_band
+from attcr.restore.filler import Filler, colours_of
 from attcr.restore.fit import fitting
 from attcr.restore.inputs import identity_of
 from attcr.restore.no_network import NO_WEIGHTS, NoNetwork
-from attcr.restore.options import RestoreOptions
+from attcr.restore.options import Dtype, RestoreOptions
 from attcr.restore.outputs import Outputs
-from attcr.restore.references import Beside, Filler, Reference, open_references
+from attcr.restore.references import Beside, Reference, open_references
 from attcr.restore.resume import kept_references
 from attcr.restore.walk import Walk, blank_of
 from attcr.scenes import write
@@ -79,6 +82,8 @@ class Prepared:
     """Addresses of what is read or came along beside those: weights, masks that are not asked for."""
     references: tuple[Reference, ...] = ()
     """Other dates that what is under cloud is filled from."""
+    corrector: ReferenceNetwork | None = None
+    """What corrects them inside gaps."""
     asked: str = ""
     """What the references were searched for, where they were: equal for equal work."""
     _known: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
@@ -130,7 +135,8 @@ class Prepared:
         bands, cells = len(self.scene.bands), Cells.over(self.scene.height, self.scene.width)
         rows = (self.grid.tile_height + 2 * MARGIN) * self.grid.width
         fields = cells.shape[0] * cells.shape[1] * bands * bands
-        return rows * bands * 4 * (len(self.references) + 4) + fields * (4 * len(self.references) + 24)
+        held = 2 * TILE * self.grid.width * (bands + 1) * 4 * len(self.references) if self.corrector else 0
+        return rows * bands * 4 * (len(self.references) + 4) + fields * (20 * len(self.references) + 24) + held
 
     @property
     def disk(self) -> int:
@@ -164,6 +170,8 @@ class Prepared:
             "options": self.options.digest(),
             "predictor": dict(self.predictor.identity),
         }
+        if self.corrector:
+            told["corrector"] = dict(self.corrector.identity)
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
     def find_clouds(self, folder: Path, on_rows: Callable[[int], None] | None = None) -> CloudMap | None:
@@ -196,7 +204,10 @@ class Prepared:
             shutil.rmtree(beside, ignore_errors=True)  # found again: an interrupted run may have left a part
             masks.append(reference.find_clouds(beside, self.scene, self.options.rim))
         thick_only = not isinstance(self.predictor, NoNetwork)
-        filler = Filler(self.scene, self.product, clouds, self.references, masks, thick_only)
+        own = mask_file(self.whole, self.mask) == self.mask  # a raster of the user's is taken at its word
+        colours = None if own else colours_of(self.product, [band.name for band in self.scene.bands])
+        how = (thick_only, colours, self.corrector, self.options.batch)
+        filler = Filler(self.scene, self.product, clouds, self.references, masks, *how)
         filler.survey(on_rows)
         filler.save(folder / "references.json")
         return filler
@@ -235,6 +246,7 @@ def prepare(
         if options.nodata is not None:
             whole = whole.with_nodata(options.nodata)
         predictor = _predictor(model, whole, options)
+        options = _with_dtype(options, predictor)
         if any(band.colormap for band in whole.bands):
             raise SceneError(
                 f"{whole.source} holds indices into a colour table, not colours: expand it with "
@@ -255,6 +267,7 @@ def prepare(
         prepared = Prepared(whole, scene, slots, product, sensor, predictor, radar, tiles, options, inputs, others)
         _settle_references(prepared, source, kept)
         prepared.references = _references(prepared)
+        prepared.corrector = _corrector(prepared) if prepared.references else None
         prepared.inputs = tuple(dict.fromkeys([*inputs, *(href for one in prepared.references for href in one.inputs)]))
         limit = min(MEMORY_LIMIT, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
         if prepared.memory > limit:
@@ -332,6 +345,13 @@ def _predictor(model: nn.Module | str | Path | Predictor, whole: Scene, options:
     return NoNetwork(product, names)
 
 
+def _with_dtype(options: RestoreOptions, predictor: Predictor) -> RestoreOptions:
+    """Give the options with the type that is computed in, where it was left to the machine."""
+    kind = predictor.identity.get("dtype")
+    settled = next((one for one in get_args(Dtype) if one == kind), options.dtype)
+    return replace(options, dtype=settled) if options.dtype == "auto" else options
+
+
 def _settle_references(job: Prepared, source: Source, kept: Path | None) -> None:
     """Put the references that are found in the place of `auto`."""
     options = job.options
@@ -366,6 +386,16 @@ def _references(job: Prepared) -> tuple[Reference, ...]:
     centres = {slot.name: slot.wavelength for slot in job.predictor.spec.bands}
     beside = Beside(job.scene, job.product, job.slots, [centres[name] for name in job.slots])
     return open_references(options.references, options.reference_mask, beside)
+
+
+def _corrector(job: Prepared) -> ReferenceNetwork | None:
+    """Open the network that corrects references, unless that is not wanted."""
+    options = job.options
+    if options.reference_fill == "classical":
+        return None
+    names = [band.name for band in job.scene.bands]
+    computes = options.backend if isinstance(job.predictor, NoNetwork) else job.predictor.identity["backend"]
+    return open_corrector(job.product, names, device=options.device, dtype=options.dtype, backend=computes)
 
 
 def _inputs(whole: Scene, options: RestoreOptions) -> tuple[str, ...]:

@@ -16,9 +16,9 @@ from rasterio.enums import ColorInterp
 import attcr
 from attcr.addresses import is_item, local_file, redact
 from attcr.files import to_disk
+from attcr.restore.filler import UNKNOWN_DAYS
 from attcr.restore.outputs import Outputs
 from attcr.restore.prepare import Prepared
-from attcr.restore.references import UNKNOWN_DAYS
 from attcr.restore.resume import State
 from attcr.restore.walk import NODATA, QUALITY_COLOURS, QUALITY_NAMES, Array
 from attcr.scenes import write

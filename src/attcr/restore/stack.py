@@ -9,13 +9,15 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from attcr.corrector import ReferenceNetwork, open_corrector
 from attcr.dates.cells import Float32
 from attcr.dates.choose import choose_dates
 from attcr.errors import SceneError, ShapeError
 from attcr.products import recognise
 from attcr.restore.array import ArrayRows
+from attcr.restore.filler import UNKNOWN_DAYS, Filler
 from attcr.restore.options import AUTO_MOST, RestoreOptions
-from attcr.restore.references import UNKNOWN_DAYS, Filler, Reference
+from attcr.restore.references import Reference
 from attcr.restore.walk import NODATA, ORIGINAL, Array, Strip
 from attcr.scenes.clouds.masks import CLEAR, THICK, THIN, Classes
 from attcr.scenes.clouds.rim import CloudMap
@@ -36,12 +38,18 @@ class FilledDate:
 
 
 def fill_date(
-    images: Sequence[Array], clouds: Sequence[Array], days: Sequence[int], at: int, options: RestoreOptions
+    images: Sequence[Array],
+    clouds: Sequence[Array],
+    days: Sequence[int],
+    at: int,
+    options: RestoreOptions,
+    network: ReferenceNetwork | None = None,
 ) -> FilledDate:
     """Give the date at a place among others with what is under its clouds from them.
 
     Images are (C, H, W) on one grid, clouds (H, W) as `restore_array` takes them, and days are counted from any one.
     Of the other dates up to three are taken that see most of the ground, or as many as `references="auto:5"` says.
+    `network` corrects them (`open_network`).
     """
     dates = [_Date.of(image, mask, options) for image, mask in zip(images, clouds, strict=True)]
     target = dates[at]
@@ -56,6 +64,8 @@ def fill_date(
         references=[cast(Reference, _Other(dates[others[i]], away[i])) for i in chosen],
         masks=[dates[others[i]].cloud_map(options) for i in chosen],
         thick_only=False,
+        network=network,
+        batch=options.batch,
     )
     filler.survey()
     valid = target.valid(target.values, 0, blank=target.product.nodata).any(axis=0)
@@ -63,6 +73,15 @@ def fill_date(
     filled = filler.fill(Strip(0, target.values, target.values.copy(), quality, None))
     none = np.full(quality.shape, UNKNOWN_DAYS, np.int16)
     return FilledDate(filled.values, filled.quality, none if filled.dates is None else filled.dates[0])
+
+
+def open_network(dtype: np.dtype[Any], names: Sequence[str], options: RestoreOptions) -> ReferenceNetwork | None:
+    """Give the network that corrects dates of these bands, or None: as `restore_scene` does for a scene."""
+    product = options.named_sensor() or recognise({}, dtype, (1.0,), (0.0,))
+    if product is None or options.reference_fill == "classical":
+        return None
+    how = {"device": options.device, "dtype": options.dtype, "backend": options.backend}
+    return open_corrector(product, names, **how)
 
 
 @dataclass(frozen=True)

@@ -108,8 +108,9 @@ def schema_of(name: str) -> dict[str, Any]:
         schema |= {"minimum": LEAST[name], "maximum": MOST[name]}
     if name == "dtype":
         schema["enum"].remove("auto")  # what a job gives does not depend on the machine that computes it
-    if field.default is not MISSING and field.default is not None:
-        schema["default"] = field.default
+    default = getattr(RestoreOptions().on_any_machine(), name)
+    if field.default is not MISSING and default is not None:
+        schema["default"] = default
     return schema
 
 

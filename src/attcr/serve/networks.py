@@ -12,7 +12,7 @@ from attcr.restore.no_network import NO_WEIGHTS
 from attcr.restore.options import RestoreOptions
 from attcr.serve.settings import ServeSettings
 from attcr.serve.worker import INDEX, WEIGHTS
-from attcr.weights import published
+from attcr.weights import published, restoring
 
 
 def lay_out(settings: ServeSettings) -> tuple[str, ...]:
@@ -20,7 +20,7 @@ def lay_out(settings: ServeSettings) -> tuple[str, ...]:
     root = settings.root
     (root / WEIGHTS).mkdir(parents=True, exist_ok=True)
     known = {}
-    for weights in settings.weights or tuple(published()):
+    for weights in settings.weights or restoring():
         job = make_job(settings.store, weights, RestoreOptions(), FleetOptions())
         file = f"{job.weights_sha256}{job.suffix}"
         if not (root / WEIGHTS / file).exists():

@@ -180,7 +180,7 @@ class Bench:
                     out=settings.store,
                     weights=content,
                     weights_sha256=known["sha256"],
-                    options=RestoreOptions(device=settings.device),
+                    options=RestoreOptions(device=settings.device).on_any_machine(),
                     attempts=1,
                     threads=settings.threads,
                     deadline=settings.seconds,

@@ -1,9 +1,11 @@
-"""What the network sees of a gap, and what its numbers mean.
+"""What a network that corrects harmonised references sees of a gap, and what its numbers mean.
 
 All numbers are in units of the pair itself: bands by their mean and spread in the image, what is known of the error by
 its mean where both dates are clear. So a place, its tones and its season cannot be learnt by heart, and what comes
 out is a share of the error that there is.
 """
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 
@@ -22,7 +24,7 @@ FARTHEST = 4.0
 
 
 @dataclass(frozen=True)
-class Seen:
+class View:
     """The planes of one image, and the unit of each band's error."""
 
     planes: Float32
@@ -48,7 +50,7 @@ def see(
     clear: NDArray[np.bool_],
     gap: NDArray[np.bool_],
     bands: tuple[int, ...],
-) -> Seen:
+) -> View:
     """Give what the network sees of images (C, H, W), clear in both dates or only in the reference (H, W).
 
     What the target shows elsewhere has no effect.
@@ -68,4 +70,4 @@ def see(
     planes[2 * BANDS + at] = (error / unit).clip(-FARTHEST, FARTHEST)
     planes[3 * BANDS + at] = 1
     planes[-3:] = clear, gap, np.full(clear.shape, good)
-    return Seen(planes, unit.astype(np.float32))
+    return View(planes, unit.astype(np.float32))

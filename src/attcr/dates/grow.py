@@ -1,0 +1,115 @@
+"""What a mask missed beside a gap: the fringe of a cloud, and its shadow, told by another date.
+
+A clear pixel that is far brighter than another date says, or far darker, may have changed; where it touches a gap, it
+is more likely under the same cloud. So gaps grow into such pixels, over a bounded distance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attcr.dates.cells import Array, Float32
+from attcr.dates.check import SOME, Checked, cells_to_gap
+from attcr.dates.evidence import Evidence
+from attcr.dates.harmonise import Harmoniser, Seen, copied, regression
+from attcr.errors import MissingExtraError
+
+FARTHEST = 48
+"""Pixels that a gap grows at most."""
+NEAR_CELLS = 3
+"""Cells around gaps that say nothing of the tones: what is missed lies there."""
+TIMES, LEAST = 3.0, 0.02
+"""Expected errors, and reflectance, beyond which a difference is no usual one."""
+COPIED_ERROR = 0.02
+"""What counts as the expected error of a reference that is taken as it is."""
+SOFT = 1.5
+"""Standard deviation, in pixels, of the neighbourhood that a difference is taken from."""
+GREY = 0.6
+"""Light of a cloud in the blue beside that in the red at least; bare soil is brighter in the red."""
+SHADE = 0.85
+"""What is left in the infrared under a shadow, at most."""
+
+
+@dataclass(frozen=True)
+class Colours:
+    """Where blue, red and near infrared are among the bands."""
+
+    blue: int
+    red: int
+    infrared: int
+
+
+class Suspected(NamedTuple):
+    """Pixels (h, W) that look other than the reference says."""
+
+    hazy: NDArray[np.bool_]
+    dark: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """A reference in the target's tones, as ground far from gaps tells them, and what differs from it too much."""
+
+    harmonise: Harmoniser
+    most: float
+    """Difference in reflectance from which on a pixel is not believed."""
+    colours: Colours
+
+    @classmethod
+    def of(cls, evidence: Evidence, checked: Checked, colours: Colours) -> Suspicion:
+        """Learn the tones from clear cells away from gaps; where there are too few, the reference is taken as it is."""
+        near = cells_to_gap(evidence) <= NEAR_CELLS
+        far = evidence.sums[0][~near].sum() / (evidence.cells.height * evidence.cells.width)
+        if far < SOME or "regression" not in checked.errors:
+            seen = Seen.of(evidence)
+            return cls(copied(seen), max(TIMES * COPIED_ERROR, LEAST), colours)
+        most = max(TIMES * checked.errors["regression"], LEAST)
+        return cls(regression(Seen.of(evidence, near)), most, colours)
+
+    def __call__(self, target: Float32, reference: Float32, known: NDArray[np.bool_], top: int) -> Suspected:
+        """Say which of the known pixels (h, W) are under haze or in shadow, by both dates (C, h, W)."""
+        rows, cols = np.nonzero(known)
+        chosen = [self.colours.blue, self.colours.red, self.colours.infrared]
+        fitted = self.harmonise(reference[:, rows, cols], rows + top, cols)[chosen]
+        change = np.zeros((len(chosen), *known.shape), np.float32)
+        change[:, rows, cols] = target[chosen][:, rows, cols] - fitted
+        ground = np.zeros(known.shape, np.float32)
+        ground[rows, cols] = fitted[-1]
+        share = _around(known) + 1e-6
+        blue, red, infrared = (_around(plane) / share for plane in change)
+        meant = _around(ground) / share
+        hazy = (blue > self.most) & (blue > GREY * red) & (infrared > -self.most)
+        dark = (infrared < -self.most) & (meant + infrared < SHADE * meant) & (red < self.most) & (blue < self.most)
+        return Suspected(known & hazy, known & dark)
+
+
+def grow(
+    gap: NDArray[np.bool_], suspicious: NDArray[np.bool_], through: NDArray[np.bool_] | None = None
+) -> NDArray[np.bool_]:
+    """Give the suspicious pixels that a gap reaches in FARTHEST steps through such ones, or through others."""
+    try:
+        from scipy.ndimage import binary_dilation
+    except ImportError as error:
+        raise MissingExtraError("scipy", "scenes") from error
+    if not (gap.any() and suspicious.any()):
+        return np.zeros_like(gap)
+    way = gap | suspicious if through is None else gap | suspicious | through
+    reached: NDArray[np.bool_] = binary_dilation(gap, iterations=FARTHEST, mask=way)
+    return reached & suspicious & ~gap
+
+
+def _around(plane: Array) -> Float32:
+    try:
+        from scipy.ndimage import gaussian_filter
+    except ImportError as error:
+        raise MissingExtraError("scipy", "scenes") from error
+    smoothed: Float32 = gaussian_filter(plane.astype(np.float32), SOFT, mode="constant", truncate=3.0)
+    return smoothed
+
+
+MARGIN = FARTHEST + int(3.0 * SOFT + 0.5) + 1
+"""Rows above and below that must be at hand for a result that does not depend on where blocks end."""

@@ -1,0 +1,67 @@
+import numpy as np
+
+from attcr.dates.check import self_check
+from attcr.dates.grow import FARTHEST, Colours, Suspicion, grow
+from fake_dates import evidence_of, ground
+
+SIZE = 192
+COLOURS = Colours(0, 1, 2)
+
+
+def dates(changed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """A target, a reference in other tones, a gap, and a strip beside the gap that the mask missed."""
+    target = ground(SIZE, SIZE)
+    reference = (target * 0.8 + 0.03).astype(np.float32)
+    row, col = np.indices((SIZE, SIZE))
+    gap = (row - 60) ** 2 + (col - 60) ** 2 < 30**2
+    missed = ((row - 60) ** 2 + (col - 60) ** 2 < 40**2) & ~gap
+    return target, reference, gap, missed
+
+
+def found(target: np.ndarray, reference: np.ndarray, gap: np.ndarray) -> np.ndarray:
+    evidence = evidence_of(reference, target, gap)
+    doubt = Suspicion.of(evidence, self_check(evidence, ["regression"]), COLOURS)
+    hazy, dark = doubt(target, reference, ~gap, 0)
+    assert not (hazy & dark).any()
+    return grow(gap, hazy | dark)
+
+
+def test_haze_and_shadow_beside_a_gap_are_found_and_elsewhere_nothing() -> None:
+    target, reference, gap, missed = dates()
+    for name, changed in (("haze", target + 0.1), ("shadow", target * 0.5)):
+        seen = found(np.where(missed, changed, target).astype(np.float32), reference, gap)
+        assert seen[missed].mean() > 0.8, name
+        assert seen[~missed].mean() < 0.01, name
+
+
+def test_a_scene_that_the_reference_foretells_is_left() -> None:
+    target, reference, gap, _ = dates()
+    assert not found(target, reference, gap).any()
+
+
+def test_soil_that_became_bare_beside_a_gap_is_no_haze() -> None:
+    target, reference, gap, missed = dates()
+    bare = target + np.array([0.04, 0.12, 0.05], np.float32)[:, None, None]
+    assert found(np.where(missed, bare, target).astype(np.float32), reference, gap)[missed].mean() < 0.05
+
+
+def test_what_does_not_touch_a_gap_is_left_and_none_grows_far() -> None:
+    target, reference, gap, _ = dates()
+    far = np.zeros_like(gap)
+    far[130:150, 130:150] = True
+    assert not found(np.where(far, target + 0.1, target).astype(np.float32), reference, gap).any()
+    suspicious = np.zeros((8, 200), bool)
+    suspicious[:, 2:] = True
+    gap = np.zeros_like(suspicious)
+    gap[:, :2] = True
+    assert grow(gap, suspicious).any(axis=0).nonzero()[0].tolist() == list(range(2, 2 + FARTHEST))
+    veil = np.zeros_like(suspicious)
+    veil[:, 5:20] = True
+    assert grow(gap, suspicious & ~veil).any(axis=0).nonzero()[0].tolist() == [2, 3, 4]
+    through = grow(gap, suspicious & ~veil, veil).any(axis=0).nonzero()[0].tolist()
+    assert through == [2, 3, 4, *range(20, 2 + FARTHEST)]
+
+
+def test_nothing_grows_where_there_is_no_gap() -> None:
+    *_, missed = dates()
+    assert not grow(np.zeros_like(missed), missed).any()
