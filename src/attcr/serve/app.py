@@ -28,7 +28,7 @@ from attcr.serve.settings import ServeSettings
 
 _log = logging.getLogger("attcr.serve")
 GRACE = 5
-"""Seconds that requests under way have when the server is told to stop."""
+"""Seconds that running requests have when the server stops."""
 BEAT = 10.0
 """Seconds between two signs of life in a stream of events."""
 _LOOK = 0.25  # seconds between two looks at a job that is watched
@@ -104,7 +104,7 @@ def _add_uploads(app: FastAPI, jobs: Jobs, metrics: watch.Metrics, user: Callabl
         told = request.headers.get("Content-Length", "")
         if told.isdecimal() and int(told) > jobs.settings.limits.upload_bytes:
             most = jobs.settings.limits.upload_bytes
-            raise Problem(413, f"The file has {int(told):,} bytes and {most:,} are taken.")
+            raise Problem(413, f"The file has {int(told):,} bytes, and at most {most:,} are allowed.")
         found = await jobs.uploads.receive(owner, name, request.stream())
         metrics.upload(found.bytes)
         return JSONResponse({"id": found.id, "name": found.name, "bytes": found.bytes}, 201)
@@ -211,7 +211,7 @@ def _as_3_0(value: Any) -> Any:
 
 
 class Server(uvicorn.Server):
-    """A server whose streams of events end when it is told to stop."""
+    """A server whose event streams end when it stops."""
 
     def __init__(self, config: uvicorn.Config, stopping: Callable[[], None]) -> None:
         super().__init__(config)

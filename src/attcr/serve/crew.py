@@ -1,4 +1,4 @@
-"""The computing processes: started, handed work, watched, and started anew when they die."""
+"""The computing processes: started, given work, watched, and started again when they die."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PAUSE = 5.0  # seconds before a process is started again that died before it wa
 
 
 class Desk(Protocol):
-    """Where work comes from, and where what became of it is told."""
+    """Where work comes from, and where its results are reported."""
 
     lock: threading.RLock
     stopping: threading.Event
@@ -88,7 +88,7 @@ class Hand:
         try:
             for line in process.stdout:
                 self._crew.hear(self, json.loads(line))
-        except Exception:  # what it was at is begun anew by the next one
+        except Exception:  # the next process starts its job again
             _log.exception("what a computing process told cannot be taken")
             process.kill()
         code = process.wait()
@@ -157,7 +157,7 @@ class Crew:
                     hand.give(name)
 
     def hear(self, hand: Hand, line: dict[str, Any]) -> None:
-        """Take what a process tells."""
+        """Take a report of a process."""
         if "ready" in line:
             hand.ready = True
         elif "at" in line:

@@ -23,7 +23,7 @@ FILES = ("mask", "reference_mask", "sar")
 MASKS = ("none", "auto", "csmask", "s2cloudless", "scl", "qa_pixel")
 MASK_KINDS = ("scl", "qa_pixel")
 MOST = {"tile": 2048, "overlap": 1024, "batch": 32, "dilate": 512, "feather": 512}
-"""The largest values that are taken, for the memory of the machine that others use too."""
+"""The largest values allowed, because others use the machine's memory too."""
 LEAST = {"tile": 16, "overlap": 0, "batch": 1, "dilate": 0, "feather": 0}
 COG = "image/tiff; application=geotiff; profile=cloud-optimized"
 OUTPUTS: dict[str, tuple[str, str]] = {
@@ -31,7 +31,7 @@ OUTPUTS: dict[str, tuple[str, str]] = {
     "quality": ("What of it is original, reconstructed, left or from another date", COG),
     "preview": ("Before and after, as a picture", "image/png"),
     "item": ("The STAC item that says how it was made", "application/geo+json"),
-    "spread": ("How sure the network is, where it tells or `confidence` was asked for", COG),
+    "spread": ("The expected error, if the network predicts it or `confidence` was requested", COG),
     "dates": ("Days to the date that each pixel is from, with `references`", COG),
 }
 """Name to what it is and its media type."""

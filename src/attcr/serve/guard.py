@@ -1,4 +1,4 @@
-"""What every request passes: who sends it, from which page, and what is told about it afterwards."""
+"""What every request passes: who sends it, from which page, and what is logged about it."""
 
 from __future__ import annotations
 

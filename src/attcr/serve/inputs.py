@@ -108,7 +108,7 @@ def read_request(body: object, hosts: Hosts, limits: Limits, weights: tuple[str,
             options[name] = value
     _check_options(options, has_references=any(ref.slot == "references" for ref in refs), weights=chosen)
     if len(refs) > limits.files:
-        raise ConfigError(f"The request names {len(refs)} files and {limits.files} are taken.")
+        raise ConfigError(f"The request names {len(refs)} files, and at most {limits.files} are allowed.")
     for ref in refs:
         if not ref.upload and ref.item is None:
             hosts.check(ref.href)
@@ -164,7 +164,7 @@ def _check_options(options: Mapping[str, Any], *, has_references: bool, weights:
             raise ConfigError(f"The option {name} is {options[name]}; this server takes {LEAST[name]} to {most}.")
     if weights == NO_WEIGHTS and not has_references:
         raise ConfigError(
-            "`weights=none` fills clouds from other dates, and no date came: give them with `references`."
+            "`weights=none` fills clouds from other dates, and none was given: give them with `references`."
         )
 
 
@@ -250,7 +250,7 @@ def _bring_item(item: object, base: str, folder: Path, asked: Asked, hosts: Host
     pruned = _pruned({**item, "assets": wanted}, asked)
     if len(pruned) > limits.files:
         raise NotAllowedError(
-            f"The STAC item has {len(pruned)} rasters and {limits.files} are taken: name some with `bands`."
+            f"The STAC item has {len(pruned)} rasters, and at most {limits.files} are allowed: name some with `bands`."
         )
     kept: dict[str, Any] = {}
     for number, (name, asset) in enumerate(pruned.items()):

@@ -1,4 +1,4 @@
-"""The jobs of a store: accepted on disk before anyone is told, and brought to an end after any kind of restart.
+"""The jobs of a store: stored on disk before they are confirmed, and finished after any restart.
 
 requests/ID.json   what was asked for, by whom: a job is accepted once this is on the disk
 inputs/ID/         its files
@@ -118,7 +118,7 @@ class Jobs:
         threading.Thread(target=self._tend, name="tend", daemon=True).start()
 
     def stop(self) -> None:
-        """End the computing processes; what they were at is begun anew by the next server."""
+        """End the computing processes; the next server starts their jobs again."""
         self.stopping.set()
         self._fetching.shutdown(wait=False, cancel_futures=True)
         self.crew.stop()

@@ -55,7 +55,7 @@ def check_file(path: Path) -> None:
         head = file.read(_HEAD)
     if sniff(head) is None:
         raise NotAllowedError(
-            f"{path.name} begins with {head[:8]!r}, which none of the formats that are taken does: send GeoTIFF, "
+            f"{path.name} begins with {head[:8]!r}, which is none of the accepted formats: send GeoTIFF, "
             "JPEG 2000, PNG, JPEG or WebP; no VRT and no archive."
         )
 
@@ -190,7 +190,7 @@ def _copied(answer: http.client.HTTPResponse, file: IO[bytes], most: int) -> int
     told = answer.headers.get("Content-Length", "").strip()
     size = int(told) if told.isdecimal() else None
     if size is not None and size > most:
-        raise NotAllowedError(f"The file has {size:,} bytes and {most:,} are taken: give a smaller one.")
+        raise NotAllowedError(f"The file has {size:,} bytes, and at most {most:,} are allowed: give a smaller one.")
     came = copy(iter(lambda: answer.read1(PIECE), b""), file, most=most, seconds=seconds_for(size or most))
     if size is not None and came != size:
         raise OSError(f"it ended after {came:,} of {size:,} bytes")

@@ -1,4 +1,4 @@
-"""Refusals as HTTP tells them: problem details (RFC 7807) with the exception types of OGC API - Processes."""
+"""Refusals over HTTP: problem details (RFC 7807) with the exception types of OGC API - Processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TITLES = {
     408: "The request came too slowly",
     410: "No longer there",
     413: "Too large",
-    415: "Not a raster that is taken",
+    415: "Not an accepted raster",
     416: "There is no such range",
     422: "The scene cannot be restored",
     429: "Too many jobs",

@@ -169,7 +169,7 @@ async def read_json(request: Request, most: int) -> object:
     async for piece in request.stream():
         body += piece
         if len(body) > most:
-            raise Problem(413, f"The request has more than the {most:,} bytes that are taken.")
+            raise Problem(413, f"The request has more than the {most:,} bytes that are allowed.")
 
     def no_number(word: str) -> None:
         raise ValueError(f"{word} is no number of JSON")

@@ -1,4 +1,4 @@
-"""The shapes of answers, as the API's description tells them; after the standard's own schemas."""
+"""The shapes of answers in the API description, following the standard's own schemas."""
 
 from __future__ import annotations
 

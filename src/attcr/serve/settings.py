@@ -1,4 +1,4 @@
-"""What a server is told when it starts: where its store is, what it takes, and how much of it."""
+"""Settings of a server: where its store is, what it accepts, and how much."""
 
 from __future__ import annotations
 

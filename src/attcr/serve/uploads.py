@@ -79,7 +79,7 @@ class Uploads:
                 if size > most:
                     if most < self._limits.upload_bytes:
                         raise Problem(507, "Your uploads take all the room that you have: delete some.")
-                    raise Problem(413, f"The file has more than the {most:,} bytes that are taken.")
+                    raise Problem(413, f"The file has more than the {most:,} bytes that are allowed.")
                 await run_in_threadpool(file.write, piece)
         if not size:
             raise Problem(400, "The file is empty: send it as the body of the request.")

@@ -48,7 +48,7 @@ def log_as_json(level: int = logging.INFO) -> None:
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logger = logging.getLogger(name)
         logger.handlers.clear()
-        logger.propagate = name != "uvicorn.access"  # requests are told by the app itself, without their queries
+        logger.propagate = name != "uvicorn.access"  # the app itself logs requests, without their queries
 
 
 class _JobCounts(Collector):

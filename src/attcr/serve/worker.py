@@ -1,7 +1,7 @@
-"""The process that computes: it takes ids of jobs, line by line, and tells what became of each.
+"""The process that computes: it reads ids of jobs, line by line, and reports the result of each.
 
 `python -m attcr.serve.compute SETTINGS` is started by the server, never by hand. It ends when the server does, however
-that ends: a job that was under way is begun anew by the next one, and the item of a scene is committed once.
+that ends: the next one starts an unfinished job again, and the item of a scene is committed once.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _PAUSE = 0.2  # seconds between two notes of progress
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """What a computing process is told."""
+    """What a computing process needs to know."""
 
     store: str
     engine: str
