@@ -56,6 +56,8 @@ def release(version: str, folder: Path) -> None:
     if any(folder.iterdir()):
         raise SystemExit(f"{folder} is not empty")
     subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", str(folder.resolve())], cwd=ROOT, check=True)
+    if not list(folder.glob("attcr-*linux*.whl")):
+        raise SystemExit("not released: the wheel is without its compiled operator; see above why")
     pack(folder / f"attcr_clouds-{version}.zip")
     write_bill(folder / f"attcr-{version}.cdx.json")
     print(write_sums(folder).read_text(), end="")
