@@ -42,7 +42,7 @@ def test_a_product_is_known_in_any_case() -> None:
 
 def test_every_option_is_documented() -> None:
     text = (Path(__file__).parents[2] / "docs" / "guides" / "restore.md").read_text()
-    table = text[text.index("| `RestoreOptions(...)`") : text.index("## Which weights fit")]
+    table = text[text.index("| `RestoreOptions(...)`") : text.index("## In Python")]
     told = {
         name
         for row in table.splitlines()[2:]
