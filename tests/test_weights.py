@@ -21,7 +21,7 @@ from attcr.errors import AttcrWarning, ConfigError, WeightsError
 from attcr.files import sha256
 from attcr.networks.ablations import Ablation, AblationConfig
 from attcr.networks.attcr import ATTCR, ATTCRConfig
-from attcr.spec import ANY_BANDS, RICE2, SEN12MSCR, SEN12MSCR_OPTICAL, TRUE_COLOUR, InputSpec
+from attcr.spec import ANY_BANDS, OTHER_DATES, RICE2, SEN12MSCR, SEN12MSCR_OPTICAL, TRUE_COLOUR, InputSpec
 from attcr.weights import (
     Published,
     _digest_of,
@@ -41,6 +41,7 @@ SHIPPED_TENSORS = {
     "s2-thin": "2ff1874d4edbe3eb88646de1276a9485cd6e9802054db0bcb226c68a82c391f8",
     "rice2-small": "8300176a76e461879d4c50c785930fc9cc74da95b1a65be96b1760dd83f01517",
     "rgb-thin": "b3e7c4f932c5f03229590a790fa3a961df35bbe67455dc3d86913122002f2501",
+    "s2-dates": "fb82d357c5c83d9eeb5b5ee1658d86e3f62dd5602cc34a8f70d791eb5edc277f",
 }
 """Of the numbers as they were trained: a file may be saved anew with other words, never with other numbers."""
 
@@ -49,6 +50,7 @@ SHIPPED_SPECS = {
     "s2-thin": replace(ANY_BANDS, spread_factor=math.exp(-3) * 0.84, spread_floor=0.011),
     "rice2-small": RICE2,
     "rgb-thin": replace(TRUE_COLOUR, only_light=True),
+    "s2-dates": OTHER_DATES,
 }
 
 

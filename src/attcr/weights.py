@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -241,9 +242,10 @@ def load_model(source: str | os.PathLike[str], *, device: str | torch.device = "
 def _refuse_absurd(config: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Refuse a config of a network that a file of these tensors cannot hold, before any of it is built."""
     numbers = sum(math.prod(shape) for shape in shapes.values())
-    leaves = [value for setting in config.values() for value in _leaves(setting)]
-    if len(leaves) > len(shapes) + 100:
-        raise ConfigError(f"it has {len(leaves)} values, and the file {len(shapes)} tensors")
+    most = len(shapes) + 100
+    leaves = list(islice((value for setting in config.values() for value in _leaves(setting)), most + 1))
+    if len(leaves) > most:
+        raise ConfigError(f"it has more than {most} values, and the file has {len(shapes)} tensors")
     largest = max((value for value in leaves if isinstance(value, int | float)), default=0)
     if largest > max(numbers, 1):
         raise ConfigError(f"it asks for {largest:g} of something, and the file has {numbers} numbers")
