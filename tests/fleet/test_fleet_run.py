@@ -306,8 +306,8 @@ def test_run_json_tells_the_run_without_secrets(tmp_path: Path, weights: Path) -
     assert (about["rows"], about["megapixels"], about["manifest"]) == (2, 3.5, str(manifest))
     assert (about["options"]["sar"], about["options"]["mask"]) == ("https://h/sar.tif", "scl=https://h/scl.tif")
     assert about["weights_sha256"] == sha256(weights.read_bytes()).hexdigest()
-    assert about["recipe"] == recipe_of(about["weights_sha256"], options)
-    newer = RestoreOptions(sar="https://h/sar.tif?sig=newer", mask="scl=https://h/scl.tif?sig=newer")
+    assert about["recipe"] == recipe_of(about["weights_sha256"], replace(options, dtype="float32"))
+    newer = RestoreOptions(sar="https://h/sar.tif?sig=newer", mask="scl=https://h/scl.tif?sig=newer", dtype="float32")
     assert recipe_of(about["weights_sha256"], newer) == about["recipe"]
     assert recipe_of(about["weights_sha256"], RestoreOptions(sar="https://h/other.tif")) != about["recipe"]
 
