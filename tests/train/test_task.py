@@ -68,7 +68,7 @@ def test_a_network_and_its_settings_are_checked_by_name() -> None:
         RestorationTask("unet")
     with pytest.raises(ConfigError, match="attcr has no setting width; it has in_channels"):
         RestorationTask("attcr", {"width": 8})
-    with pytest.raises(ConfigError, match=r"settings of attcr: \{'dim': 'many'\} are of another kind"):
+    with pytest.raises(ConfigError, match=r"settings of attcr: \{'dim': 'many'\} do not have the expected types"):
         RestorationTask("attcr", {"dim": "many"})
     with pytest.raises(ConfigError, match="checkpoint_blocks has no effect on spagan"):
         RestorationTask("spagan", checkpoint_blocks=True)
