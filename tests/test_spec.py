@@ -221,7 +221,7 @@ def test_a_scenes_bands_go_into_the_slots(
             RICE2,
             RGB8,
             [""] * 3,
-            "The scene's bands are red green blue and the weights take swir16 nir08 red: take",
+            "The scene's bands are red green blue and the weights take swir16 nir08 red: use",
         ),
         (
             TRUE_COLOUR,
@@ -284,7 +284,7 @@ def test_no_band_goes_into_two_slots_and_names_choose_first() -> None:
 def test_optional_slots_may_be_empty_but_not_all() -> None:
     spec = spec_of(Slot("red", 665.0), Slot("nir", 842.0, optional=True))
     assert spec.match(RGB8, [""] * 3) == [0, None]
-    with pytest.raises(SceneError, match="the weights take red: take other weights"):
+    with pytest.raises(SceneError, match="the weights take red: use other weights"):
         spec.match(SENTINEL2_L2A, ["B08"])
     with pytest.raises(SceneError, match="the weights take at least one of theirs"):
         spec_of(Slot("nir", 842.0, optional=True)).match(RGB8, [""] * 3)
