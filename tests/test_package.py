@@ -19,10 +19,10 @@ def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
     assert not [name for name in names if name.endswith((".png", ".webp", ".tif", ".pth"))]
 
 
-def test_it_imports_within_three_seconds_torch_included() -> None:
-    best = float("inf")
-    for _ in range(2):
+def test_it_imports_within_a_second_more_than_torch() -> None:
+    best = {"from attcr import ATTCR": float("inf"), "import torch": float("inf")}
+    for code in [*best, *best]:
         start = time.perf_counter()
-        subprocess.run([sys.executable, "-c", "from attcr import ATTCR"], check=True)
-        best = min(best, time.perf_counter() - start)
-    assert best < 3
+        subprocess.run([sys.executable, "-c", code], check=True)
+        best[code] = min(best[code], time.perf_counter() - start)
+    assert best["from attcr import ATTCR"] < best["import torch"] + 1

@@ -239,7 +239,9 @@ def test_more_than_half_below_reflectance_0_is_refused() -> None:
     values[0, 0, :5] = 999
     check_values(SENTINEL2_L2A_N0400, values, everywhere(values))
     values[0, 0, 5] = 999
-    with pytest.raises(SceneError, match=r"below reflectance 0 as s2-l2a-n0400: its offset of -0.1 was already subtracted"):
+    with pytest.raises(
+        SceneError, match=r"below reflectance 0 as s2-l2a-n0400: its offset of -0.1 was already subtracted"
+    ):
         check_values(SENTINEL2_L2A_N0400, values, everywhere(values))
     check_values(SENTINEL2_L2A, values, everywhere(values))
     values[0, 0, :9] = 1000  # reflectance 0 itself

@@ -3,6 +3,7 @@
 import hashlib
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -361,20 +362,21 @@ print(out.image[0, 5, 5], out.image[0, 19, 29], out.quality[5, 5])
 
 
 def test_options_are_told_by_what_differs_from_the_defaults() -> None:
-    plain = RestoreOptions()
-    assert plain.digest() == RestoreOptions(device="cuda", batch=4).digest()
-    assert plain.digest() != RestoreOptions(dilate=9).digest()
-    assert plain.digest() == hashlib.sha256(b'{"defaults": 2}').hexdigest()
-    assert RestoreOptions(tile=512).digest() == hashlib.sha256(b'{"defaults": 2, "tile": 512}').hexdigest()
+    plain = RestoreOptions(dtype="float32")
+    assert plain.digest() == RestoreOptions(dtype="float32", device="cuda", batch=4).digest()
+    assert plain.digest() != RestoreOptions(dtype="float32", dilate=9).digest()
+    assert plain.digest() == hashlib.sha256(b'{"defaults": 3}').hexdigest()
+    assert replace(plain, tile=512).digest() == hashlib.sha256(b'{"defaults": 3, "tile": 512}').hexdigest()
+    assert RestoreOptions().digest() == hashlib.sha256(b'{"defaults": 3, "dtype": "auto"}').hexdigest()
 
 
 def test_a_changed_default_is_counted() -> None:
     """A change of one of these makes results differ under one digest: raise `options.DEFAULTS` with it."""
-    assert DEFAULTS == 2
+    assert DEFAULTS == 3
     assert RestoreOptions().describe() == {
         "tile": 256,
         "overlap": 32,
-        "dtype": "float32",
+        "dtype": "auto",
         "backend": "auto",
         "sensor": None,
         "bands": None,
@@ -386,6 +388,7 @@ def test_a_changed_default_is_counted() -> None:
         "nodata": None,
         "references": (),
         "reference_mask": None,
+        "reference_fill": "network",
         "confidence": False,
     }
 
