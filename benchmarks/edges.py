@@ -1,4 +1,4 @@
-"""Does the edge of what was filled show? Pairs of SEN12MS-CR, each filled from its own clear date.
+"""Does the edge of what was filled show? Pairs of SEN12MS-CR, each filled from its own clear date without a network.
 
 python benchmarks/edges.py SEN12MSCR --out FOLDER [NAME...]
 
@@ -30,6 +30,7 @@ def ratio(values: np.ndarray, filled: np.ndarray, original: np.ndarray) -> float
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=Path)
     parser.add_argument("names", nargs="*")
@@ -40,7 +41,9 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     for name in args.names or sorted(path.stem for path in (args.root / "s2_cloudy").glob("*.tif")):
         clear = args.root / "s2" / f"{name}.tif"
-        options = RestoreOptions(references=(str(clear),), reference_mask="none", sensor="s2-l1c", mask=args.mask)
+        options = RestoreOptions(
+            references=(str(clear),), reference_mask="none", reference_fill="classical", sensor="s2-l1c", mask=args.mask
+        )
         target = args.out / f"{name}.tif"
         made = restore_scene(args.root / "s2_cloudy" / f"{name}.tif", target, "none", options=options, overwrite=True)
         result, truth, quality = (rasterio.open(path).read() / 1.0 for path in (target, clear, made.quality))

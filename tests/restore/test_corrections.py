@@ -27,6 +27,7 @@ from attcr.spec import OTHER_DATES
 from attcr.weights import save_model
 from fake_dates import ground
 from fake_scenes import UTM, make, read, same_bits
+from interrupts import interrupted
 
 HEIGHT, WIDTH = 320, 96
 NAMES = ("B03", "B04", "B08")
@@ -189,21 +190,7 @@ def test_interrupted_and_resumed_it_gives_the_same_bytes_and_with_another_networ
     whole = place.files("out")
 
     def interrupt() -> None:
-        import attcr.restore.scene as module
-
-        keep, count = module._keep, 0
-
-        def twice(*args: Any) -> None:
-            nonlocal count
-            keep(*args)
-            count += 1
-            if count == 2:
-                raise KeyboardInterrupt
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "_keep", twice)
-            with pytest.raises(KeyboardInterrupt):
-                place.restore("out", place.first, place.second)
+        interrupted(lambda: place.restore("out", place.first, place.second), strips=2)
 
     interrupt()
     result = place.restore("out", place.first, place.second, resume=True)

@@ -16,6 +16,7 @@ from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, LOW_CONFIDENCE, ORIGINAL, 
 from attcr.spec import InputSpec, band_slots
 from fake_dates import a_gap, ground
 from fake_scenes import UTM, make, read, same_bits
+from interrupts import interrupted
 
 HEIGHT, WIDTH = 160, 144
 NAMES = ("B03", "B04", "B08")
@@ -227,21 +228,8 @@ def test_interrupted_and_resumed_it_gives_the_same_bytes_and_with_another_refere
     state = tmp_path / ".out.tif.attcr" / "state.json"
 
     def interrupt() -> None:
-        import attcr.restore.scene as module
-
-        keep, count = module._keep, 0
-
-        def once(*args: Any) -> None:
-            nonlocal count
-            keep(*args)
-            count += 1
-            if count == 2:
-                raise KeyboardInterrupt
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "_keep", once)
-            with pytest.raises(KeyboardInterrupt):
-                restore_scene(place.cloudy, tmp_path / "out.tif", "none", options=options, overwrite=True)
+        target = tmp_path / "out.tif"
+        interrupted(lambda: restore_scene(place.cloudy, target, "none", options=options, overwrite=True), strips=2)
 
     interrupt()
     assert json.loads(state.read_text())["row"] > 0

@@ -15,6 +15,7 @@ from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, ORIGINAL
 from fake_catalogs import SIDE, Asked, add_date, counted, item_at, scl_with, stac_api
 from fake_dates import ground
 from fake_scenes import read, same_bits
+from interrupts import interrupted
 
 LEFT, RIGHT = (slice(8, 40), slice(8, 24)), (slice(8, 40), slice(40, 56))
 SMALL = {"tile": 64, "overlap": 16, "dilate": 2, "feather": 2}
@@ -127,21 +128,7 @@ def test_where_no_date_helps_the_cloud_is_left_and_said_so(catalog: Catalog) -> 
 
 
 def interrupt(catalog: Catalog, name: str) -> None:
-    import attcr.restore.scene as module
-
-    keep, count = module._keep, 0
-
-    def once(*args: Any) -> None:
-        nonlocal count
-        keep(*args)
-        count += 1
-        if count == 1:
-            raise KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_keep", once)
-        with pytest.raises(KeyboardInterrupt):
-            catalog.restore(name)
+    interrupted(lambda: catalog.restore(name), strips=1)
 
 
 def test_a_resumed_run_takes_the_references_that_were_found_before(
