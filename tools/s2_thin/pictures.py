@@ -1,6 +1,6 @@
 """Make the pictures to look at before weights are published: input and output side by side, at full resolution.
 
-    python -m tools.s2_thin.pictures s2-thin --root ../shared/data --landsat /work/s2/data --out pictures
+    python -m tools.s2_thin.pictures s2-thin --root ../shared/data --landsat DATA --out pictures
 
 cirrus.png      thin cirrus on tile T33UXQ at 60 m, four bands: true colour, false colour, NDVI, expected error
 cloudsen12.png  three places of CloudSEN12: input, output, clear date, classes, expected error
