@@ -1040,6 +1040,23 @@ FLEET = [
 
 DATES = [
     *of(
+        "dates/grow.py",
+        (
+            "tests/dates/test_grow.py",
+            "tests/restore/test_references.py::test_thin_cloud_that_gaps_surround_is_filled_too",
+        ),
+        ("beside-more-clear-ground", "thin & (gaps >= clear)", "thin & (2 * gaps >= clear)"),
+        ("a-whole-veil", "(4 * gaps >= known)", "(8 * gaps >= known)"),
+        (
+            "blank-counts",
+            "known = _count_around(gap & valid), _count_around(valid)",
+            "known = _count_around(gap), _count_around(gap | True)",
+        ),
+        ("thin-counts-as-clear", "_count_around(valid & ~gap & ~thin)", "_count_around(valid & ~gap)"),
+        ("square-is-cut", "np.minimum(at + half + 1, size)", "np.minimum(at + half, size)"),
+        ("grows-farther", "FARTHEST = 48", "FARTHEST = 47"),
+    ),
+    *of(
         "dates/cells.py",
         ("tests/dates/test_cells.py",),
         ("cells-do-not-grow", "            size *= 2", "            size *= 4"),
