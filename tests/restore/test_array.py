@@ -372,7 +372,7 @@ def test_options_are_told_by_what_differs_from_the_defaults() -> None:
 
 def test_a_changed_default_is_counted() -> None:
     """A change of one of these makes results differ under one digest: raise `options.DEFAULTS` with it."""
-    assert DEFAULTS == 4
+    assert DEFAULTS == 3
     assert RestoreOptions().describe() == {
         "tile": 256,
         "overlap": 32,

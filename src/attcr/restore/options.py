@@ -19,7 +19,7 @@ from attcr.sensors import SENSORS, Sensor
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 AUTO, AUTO_MOST = "auto", 3
 """What stands for references that are searched for, and how many are taken then."""
-DEFAULTS = 4
+DEFAULTS = 3
 """Counts changes of the defaults below: the digest names only what differs from them."""
 
 _ASIDE = ("device", "batch", "vrt", "reference_days")
