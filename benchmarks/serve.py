@@ -1,15 +1,20 @@
-"""Many clients of one server: none lost, none doubled, memory bounded, and how long a status takes.
+"""Many clients of one server: none lost, none doubled, memory bounded, and how long a status takes; or its tiles.
 
     python benchmarks/serve.py --clients 50 --seconds 300
+    python benchmarks/serve.py --tiles SCENE
 
 Each client sends a small scene, asks for a job, looks at its status every half second until it ends, and begins again.
 The server is the command's own, with a small network of random numbers.
+
+With `--tiles` a scene is restored with the weights that fit it. Then each of its tiles is asked for at every zoom of
+the viewer, input, result and quality: one at a time, and as many at once as a browser asks of one server.
 """
 
 import argparse
 import asyncio
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -18,8 +23,10 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx2 as httpx
+import morecantile
 import numpy as np
 import psutil
 
@@ -28,6 +35,10 @@ from fake_fleets import completed, make_weights  # type: ignore[import-not-found
 from fake_services import tiff  # type: ignore[import-not-found]
 
 PAUSE = 0.5
+AT_ONCE = 6
+"""Connections that a browser has to one server."""
+A_ZOOM = 100
+"""Tiles of one zoom that are asked for, of a scene that has more."""
 
 
 class Load:
@@ -93,12 +104,12 @@ async def watch(pid: int, until: float) -> list[tuple[float, float]]:
 
 
 @contextmanager
-def served(store: Path, weights: Path) -> Iterator[tuple[int, str]]:
+def served(store: Path, *arguments: str) -> Iterator[tuple[int, str]]:
     """Run the command; give its process and address."""
-    line = [sys.executable, "-m", "attcr", "serve", str(store), "--port", "0", "--weights", str(weights)]
+    line = [sys.executable, "-m", "attcr", "serve", str(store), "--port", "0", "--threads", "1", *arguments]
     with (store.parent / "log").open("w") as log:
         process = subprocess.Popen(
-            [*line, "--limit", "jobs=1000", "--threads", "1"],
+            line,
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
@@ -123,20 +134,75 @@ async def run(url: str, pid: int, clients: int, seconds: float, size: int) -> tu
     return load, await watching
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--clients", type=int, default=50)
-    parser.add_argument("--seconds", type=float, default=300)
-    parser.add_argument("--size", type=int, default=32)
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        store, weights = Path(folder) / "store", make_weights(Path(folder) / "tiny.safetensors")
-        with served(store, weights) as (pid, url):
-            load, memory = asyncio.run(run(url, pid, given.clients, given.seconds, given.size))
-        counts = completed(store)
+async def restored(client: httpx.AsyncClient, scene: Path, sensor: str | None) -> dict[str, Any]:
+    """Let a scene be restored; give what the viewer is told of it."""
+    upload = (await client.post("/uploads", params={"name": scene.name}, content=scene.read_bytes())).json()["id"]
+    inputs = {"scene": {"upload": upload}, **({"sensor": sensor} if sensor else {})}
+    answer = await client.post("/processes/restore/execution", json={"inputs": inputs})
+    answer.raise_for_status()
+    job = answer.json()["jobID"]
+    while (told := (await client.get(f"/jobs/{job}")).json())["status"] not in ("successful", "failed"):
+        await asyncio.sleep(PAUSE)
+    assert told["status"] == "successful", told["message"]
+    info: dict[str, Any] = (await client.get(f"/jobs/{job}/info")).json()
+    return info
+
+
+def tiles_of(info: dict[str, Any]) -> list[tuple[str, str]]:
+    """Give layer and address of the tiles of a scene, zoom by zoom as one who looks closer asks for them."""
+    grid, chance, found = morecantile.tms.get("WebMercatorQuad"), random.Random(0), []
+    for zoom in range(info["minzoom"], info["maxzoom"] + 1):
+        tiles = list(grid.tiles(*info["bounds"], [zoom]))
+        chance.shuffle(tiles)
+        found += [
+            (layer, info["tiles"][layer].format(**tile._asdict())) for tile in tiles[:A_ZOOM] for layer in info["tiles"]
+        ]
+    return found
+
+
+async def draw(client: httpx.AsyncClient, tiles: list[tuple[str, str]], at_once: int) -> dict[str, list[int]]:
+    """Ask for tiles, so many at once; give the median and the 95th percentile of what each layer took, in ms."""
+    waiting = iter(tiles)
+    took: list[tuple[str, float]] = []
+
+    async def look() -> None:
+        for layer, address in waiting:
+            asked = time.perf_counter()
+            (await client.get(address)).raise_for_status()
+            took.append((layer, time.perf_counter() - asked))
+
+    await asyncio.gather(*(look() for _ in range(at_once)))
+    layers = {"all": took, **{name: [one for one in took if one[0] == name] for name in dict(tiles)}}
+    return {
+        name: [round(1000 * float(q)) for q in np.percentile([seconds for _, seconds in some], [50, 95])]
+        for name, some in layers.items()
+    }
+
+
+async def look_at(url: str, scene: Path, sensor: str | None) -> dict[str, Any]:
+    """Restore a scene and ask for its tiles; give the figures."""
+    async with httpx.AsyncClient(base_url=url, timeout=120) as client:
+        info = await restored(client, scene, sensor)
+        tiles = tiles_of(info)
+        return {
+            "pixels, bands": [info["width"], info["height"], len(info["bands"])],
+            "zooms": [info["minzoom"], info["maxzoom"]],
+            "tiles": len(tiles),
+            "tile ms p50 p95, one at a time": await draw(client, tiles, 1),
+            f"tile ms p50 p95, {AT_ONCE} at once": await draw(client, tiles, AT_ONCE),
+            "load": round(os.getloadavg()[0], 1),
+        }
+
+
+def measure(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Let the clients work; give what they saw."""
+    store, weights = folder / "store", make_weights(folder / "tiny.safetensors")
+    with served(store, "--weights", str(weights), "--limit", "jobs=1000") as (pid, url):
+        load, memory = asyncio.run(run(url, pid, given.clients, given.seconds, given.size))
+    counts = completed(store)
     mine = [counts.get(job, 0) for job in load.accepted]
     half = len(memory) // 2
-    told = {
+    return {
         "clients": given.clients,
         "seconds": given.seconds,
         "jobs accepted": len(load.accepted),
@@ -150,6 +216,22 @@ def main() -> None:
         "server MiB, half way and at the end": [round(memory[half][0]), round(memory[-1][0])],
         "all processes MiB, most": round(max(every for _, every in memory)),
     }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--clients", type=int, default=50)
+    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--size", type=int, default=32)
+    parser.add_argument("--tiles", type=Path, metavar="SCENE")
+    parser.add_argument("--sensor", help="of SCENE, where it does not say")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        if given.tiles:
+            with served(Path(folder, "store")) as (_, url):
+                told = asyncio.run(look_at(url, given.tiles, given.sensor))
+        else:
+            told = measure(given, Path(folder))
     print(json.dumps(told, indent=2))
 
 

@@ -47,3 +47,13 @@ def test_nothing_but_the_data_is_writable() -> None:
     assert container["livenessProbe"]["httpGet"]["path"] == "/health"
     (_, outside) = kinds["NetworkPolicy"]["spec"]["egress"]
     assert "169.254.0.0/16" in outside["to"][0]["ipBlock"]["except"]
+
+
+def test_the_image_is_built_without_keys_and_history() -> None:
+    first, *taken = [
+        line for line in (DEPLOY.parent / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")
+    ]
+    assert first == "*"
+    assert {line[1:] for line in taken if line.startswith("!")} == {
+        "src", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE",
+    }  # fmt: skip

@@ -48,6 +48,19 @@ def test_facts_and_tiles_of_a_job(server: TestClient, done: str) -> None:
     assert not picture(server.get(info["tiles"]["result"].format(z=z, x=0, y=0)))[..., 3].any(), "nothing is there"
 
 
+def test_a_tile_shows_each_band_in_its_colour(server: TestClient, done: str) -> None:
+    info = server.get(f"/jobs/{done}/info").json()
+    lon, lat, z = info["center"][0] + 7e-5, info["center"][1] - 4.5e-5, 20  # in the middle of a pixel
+    low, high = info["stretch"][0]
+    shown = [
+        band["before"] for band in server.get(f"/jobs/{done}/point", params={"lon": lon, "lat": lat}).json()["bands"]
+    ]
+    (x, y), (col, row) = tile_at(lon, lat, z), tile_at(lon, lat, z + 8)
+    drawn = picture(server.get(info["tiles"]["input"].format(z=z, x=x, y=y)))[row % 256, col % 256]
+    assert len(set(shown)) == 3
+    assert drawn[:3].tolist() == [int(min(max((value - low) / (high - low), 0), 1) * 255) for value in shown]
+
+
 def test_a_point_tells_the_numbers_before_and_after(server: TestClient, done: str) -> None:
     info = server.get(f"/jobs/{done}/info").json()
     lon, lat = info["center"]

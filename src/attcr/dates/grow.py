@@ -1,7 +1,8 @@
 """Find what a mask missed beside a gap, the fringe of a cloud and its shadow, with the help of another date.
 
 A clear pixel that is far brighter or far darker than on another date may have changed. Where it touches a gap, it is
-more likely under the same cloud. So gaps grow into such pixels, up to a limit.
+more likely under the same cloud. So gaps grow into such pixels, up to a limit. Thin cloud that gaps mostly surround
+becomes gap as well: what a network makes of such islands seldom fits what is filled around them.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ TIMES, LEAST = 3.0, 0.02
 """A difference is suspicious beyond so many expected errors, and beyond this reflectance."""
 COPIED_ERROR = 0.02
 """The expected error of a reference that is taken as it is."""
+AROUND = 97
+"""Pixels along the square around a pixel under thin cloud that decides whether gaps surround it."""
 SOFT = 1.5
 """Standard deviation, in pixels, of the neighbourhood over which a difference is averaged."""
 GREY = 0.6
@@ -102,6 +105,26 @@ def grow(
     return reached & suspicious & ~gap
 
 
+def enclosed(gap: NDArray[np.bool_], thin: NDArray[np.bool_], valid: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Give the thin pixels around which gap is no less than clear ground, and at least a quarter of what is valid."""
+    if not (gap.any() and thin.any()):
+        return np.zeros_like(thin)
+    gaps, known = _count_around(gap & valid), _count_around(valid)
+    clear = _count_around(valid & ~gap & ~thin)
+    return thin & (gaps >= clear) & (4 * gaps >= known)
+
+
+def _count_around(plane: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Count the pixels that are set in the square of AROUND pixels around each, as far as the image goes."""
+    counts = plane.astype(np.int64)
+    for axis in (0, 1):
+        size, half = counts.shape[axis], AROUND // 2
+        sums = np.concatenate([np.zeros_like(counts.take([0], axis)), counts.cumsum(axis)], axis)
+        at = np.arange(size)
+        counts = sums.take(np.minimum(at + half + 1, size), axis) - sums.take(np.maximum(at - half, 0), axis)
+    return counts
+
+
 def _around(plane: Array) -> Float32:
     try:
         from scipy.ndimage import gaussian_filter
@@ -111,5 +134,5 @@ def _around(plane: Array) -> Float32:
     return smoothed
 
 
-MARGIN = FARTHEST + int(3.0 * SOFT + 0.5) + 1
+MARGIN = FARTHEST + AROUND // 2 + int(3.0 * SOFT + 0.5) + 1
 """Rows that are needed above and below, so that the result does not depend on where blocks end."""

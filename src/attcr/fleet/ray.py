@@ -246,21 +246,28 @@ def run(
     works: Iterator[Work], job: Job, make: Callable[[Job], SceneWorker], ready: Callable[[], None], cluster: Cluster
 ) -> Generator[Outcome]:
     """Give the outcome of each work as it comes; `ready` is called when the first network is loaded."""
-    ours = not ray.is_initialized()
-    on_terminate = signal.getsignal(signal.SIGTERM)
-    if ours:
-        _connect(cluster, job)
-    try:
+    with connected(cluster, job):
         pool = _Pool(works, job, make, cluster)
         try:
             yield from pool.outcomes(ready)
         finally:
             pool.close()
+
+
+@contextmanager
+def connected(cluster: Cluster, job: Job) -> Iterator[None]:
+    """Connect to a cluster, or start one on this machine, for as long as this lasts; a connection is used again."""
+    if ray.is_initialized():
+        yield
+        return
+    on_terminate = signal.getsignal(signal.SIGTERM)
+    _connect(cluster, job)
+    try:
+        yield
     finally:
-        if ours:
-            ray.shutdown()
-            if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGTERM, on_terminate)  # ray.init puts its own in place
+        ray.shutdown()
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, on_terminate)  # ray.init puts its own in place
 
 
 def _resources() -> dict[str, float]:

@@ -63,10 +63,11 @@ def run_ray(settings: WorkerSettings, names: queue.SimpleQueue[str], tell: Calla
     gpus = 1.0 if settings.device.startswith("cuda") else 0.0
     cluster = ray.Cluster(settings.address, settings.workers, gpus, patience=PATIENCE)
     coming = Coming(names, lambda name: tell({"at": name}))
-    tell({"ready": True})
-    for outcome in ray.run(coming, job, partial(BenchWorker, settings=settings), lambda: None, cluster):
-        coming.running -= 1
-        tell({"outcome": asdict(outcome), "told": _told(Path(settings.store), outcome.id)})
+    with ray.connected(cluster, job):  # no job is handed over, and none is lost, while Ray is not there
+        tell({"ready": True})
+        for outcome in ray.run(coming, job, partial(BenchWorker, settings=settings), lambda: None, cluster):
+            coming.running -= 1
+            tell({"outcome": asdict(outcome), "told": _told(Path(settings.store), outcome.id)})
 
 
 def _told(root: Path, name: str) -> dict[str, Any]:

@@ -170,14 +170,15 @@ def picture_tile(source: tuple[str, ...], result: str, shown: str, at: tuple[int
         stack.enter_context(gdal())
         opened = Opened(stack)
         places = _places(view, result if shown == "result" else "")
-        planes, masks = [], []
-        for path, index in places:
-            one = _read_tile(path, [index], at, size, opened, "nearest")
-            planes.append(one.array.data[0])
-            masks.append(np.ma.getmaskarray(one.array)[0])
-        values = np.nan_to_num((np.stack(planes).astype(np.float64) - low) / (high - low), posinf=1, neginf=0)
+        planes: dict[tuple[str, int], Any] = {}
+        for path in dict.fromkeys(path for path, _ in places):  # all of a file at once: each call warps all its bands
+            wanted = list(dict.fromkeys(index for name, index in places if name == path))
+            one = _read_tile(path, wanted, at, size, opened, "nearest")
+            planes |= {(path, index): plane for index, plane in zip(wanted, one.array, strict=True)}
+        bands = np.ma.stack([planes[place] for place in places])
+        values = np.nan_to_num((bands.data.astype(np.float64) - low) / (high - low), posinf=1, neginf=0)
         drawn = (np.clip(values, 0, 1) * 255).astype(np.uint8)
-        hidden = np.broadcast_to(np.logical_and.reduce(masks), drawn.shape)
+        hidden = np.broadcast_to(np.ma.getmaskarray(bands).all(axis=0), drawn.shape)
         content, _ = render_image(ImageData(np.ma.MaskedArray(drawn, hidden)), output_format=ImageType.png)
         return bytes(content)
 
