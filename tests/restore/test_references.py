@@ -10,7 +10,9 @@ import pytest
 from affine import Affine
 from rasterio.warp import transform
 from scipy.ndimage import gaussian_filter
+from typer.testing import CliRunner
 
+from attcr.cli import app
 from attcr.errors import AttcrWarning, ConfigError, SceneError
 from attcr.restore import Progress, RestoreOptions, join_blocks, restore_block, restore_scene
 from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, LOW_CONFIDENCE, ORIGINAL, QUALITY_NAMES, UNDER_THIN
@@ -72,6 +74,15 @@ def shrunk(fine: np.ndarray, row: int = 0, col: int = 0) -> np.ndarray:
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
+
+
+def test_without_a_network_the_command_speaks_of_no_confidence(place: Place) -> None:
+    files = ["--mask", str(place.mask), "--reference", str(place.first), "--reference-mask", "none"]
+    target = str(place.folder / "out.tif")
+    done = CliRunner().invoke(app, ["restore", str(place.cloudy), target, "--weights", "none", *files])
+    assert done.exit_code == 0, done.output
+    assert "0.00%  reconstructed with low confidence" in done.output
+    assert "--confidence" not in done.output
 
 
 def test_cloud_is_gone_and_every_pixel_says_where_it_is_from(place: Place) -> None:

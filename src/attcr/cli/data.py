@@ -148,9 +148,9 @@ def evaluate(
 ) -> None:
     """Score weights, or stored predictions, under named protocols and write a report folder.
 
-    The first method is reported on in full; others given, and the trivial baselines, stand beside it. --protocol
-    gap-fill with --data dates scores the ways to fill gaps from other dates instead: ROOT has a .tif for each date, and
-    --weights are a network that corrects what they give (none: no network).
+    The report describes the first method in full, and lists the others and the trivial baselines beside it. --protocol
+    gap-fill with --data dates scores ways to fill gaps from other dates instead: ROOT has a .tif for each date, and
+    --weights names a network that corrects the filled values (none: no network).
     """
     if_stopped = "The images that were scored are kept: run the same command to continue."
     with speaking(Voice("evaluate", quiet, verbose, as_json, progress, if_stopped)) as voice:
