@@ -2,9 +2,9 @@
 
 import os
 import re
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -29,12 +29,12 @@ def test_the_demo_of_an_installed_wheel_halves_the_error_in_two_minutes(tmp_path
         **{"cwd": folder, "env": environment, "check": True, "capture_output": True, "text": True},
     )
     assert where.stdout.startswith(str(installed)), "the wheel is tested, not the repository"
-    began = time.perf_counter()
+    began = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     shown = subprocess.run(
         [*python, "attcr", "demo"],
         **{"cwd": folder, "env": environment, "check": True, "capture_output": True, "text": True},
     ).stdout
-    assert time.perf_counter() - began < 120
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - began < 120
     before, after = map(float, re.findall(r"0\.\d+", shown)[:2])
     assert after <= before / 2
     picture = Path(folder, re.search(r"look at (.*)", shown)[1])  # type: ignore[index]

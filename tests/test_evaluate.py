@@ -160,6 +160,51 @@ def test_images_are_broken_down_by_cover_by_the_inputs_psnr_and_by_kind_of_pixel
     assert pixels["clear"]["mae"] == pytest.approx(2 / 255 * 2 / 3)  # the thin half of two images, and the untouched
 
 
+def test_images_are_broken_down_by_the_references_contrast(tmp_path: Path) -> None:
+    make_pairs(tmp_path, ("cloudy", "clear"), ["plain", "sea", "wavy"])
+    step = np.zeros((20, 20, 3), np.uint8)
+    step[:, :10] = 8  # 8 of 255 is above the limit of 0.02, 5 is below
+    sea = step // 8 * 5
+    sea[0, 0] = 255  # one ship
+    plain = np.zeros_like(step)
+    plain[..., 0], plain[:, :10, 1], plain[:, 10:, 2] = 9, 9, 9  # its bands differ, their mean does not
+    for name, image in (("wavy", step), ("sea", sea), ("plain", plain)):
+        for side in ("cloudy", "clear"):
+            Image.fromarray(image + (50 if side == "cloudy" else 0)).save(tmp_path / side / f"{name}.png")
+    report = evaluate(open_benchmark("pairs", tmp_path), [COPY], ["att-cr"], tmp_path / "out")
+    by_contrast = report["protocols"]["att-cr"]["by the reference's contrast"]
+    assert {label: entry["images"] for label, entry in by_contrast.items()} == {"below 0.02": 2, "0.02 and above": 1}
+    with (tmp_path / "out/images-att-cr.csv").open() as file:
+        contrasts = {row["name"]: float(row["contrast"]) for row in csv.DictReader(file)}
+    assert contrasts == {"plain": 0, "sea": pytest.approx(5 / 255), "wavy": pytest.approx(8 / 255)}
+    assert "| 0.02 and above | 1 | " in (tmp_path / "out/report.md").read_text()
+
+
+def test_the_mean_of_eight_views_is_a_method_of_its_own(root: Path, tmp_path: Path) -> None:
+    weights = tmp_path / "net.safetensors"
+    save_model(ATTCR(ATTCRConfig.preset("tiny")), weights, spec=TRUE_COLOUR)
+    benchmark = open_benchmark("pairs", root)
+    one, eight = (method_from_weights(weights, average_views=averaged) for averaged in (False, True))
+    assert (one.name, eight.name) == ("net", "net, mean of eight views")
+    assert one.source != eight.source
+    sample = benchmark.samples[0]
+    turned = [
+        torch.rot90(
+            one.restore({**sample, "inputs": torch.rot90(seen, turns, (1, 2))}, benchmark.spec), -turns, (1, 2)
+        ).flip(flips)
+        for flips in ((), (2,))
+        for seen in (sample["inputs"].flip(flips),)
+        for turns in range(4)
+    ]
+    torch.testing.assert_close(eight.restore(sample, benchmark.spec), torch.stack(turned).mean(0), atol=1e-6, rtol=0)
+    assert float((eight.restore(sample, benchmark.spec) - one.restore(sample, benchmark.spec)).abs().max()) > 1e-4
+    command = ["evaluate", "--data", "pairs", "--root", str(root), "--weights", str(weights), "--eight-views"]
+    told = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "out"), "--json"])
+    methods = json.loads(told.stdout)["protocols"]["att-cr"]["methods"]
+    assert list(methods) == ["net", "net, mean of eight views", "input copied", "input's mean colour"]
+    assert methods["net"]["psnr"]["mean"] != methods["net, mean of eight views"]["psnr"]["mean"]
+
+
 def test_stored_predictions_are_read_as_integers_or_floats_and_missing_ones_named(root: Path, tmp_path: Path) -> None:
     benchmark = open_benchmark("pairs", root)
     folder = tmp_path / "peer"

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 import zipfile
 from pathlib import Path
 
@@ -22,7 +21,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
 def test_it_imports_within_a_second_more_than_torch() -> None:
     best = {"from attcr import ATTCR": float("inf"), "import torch": float("inf")}
     for code in [*best, *best]:
-        start = time.perf_counter()
-        subprocess.run([sys.executable, "-c", code], check=True)
-        best[code] = min(best[code], time.perf_counter() - start)
+        timed = f"{code}; import time; print(time.process_time())"  # other programs of the machine do not count
+        took = subprocess.run([sys.executable, "-c", timed], check=True, capture_output=True, text=True).stdout
+        best[code] = min(best[code], float(took))
     assert best["from attcr import ATTCR"] < best["import torch"] + 1

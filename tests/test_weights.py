@@ -90,6 +90,14 @@ def test_a_published_network_is_what_the_table_says(name: str) -> None:
     assert (Path(__file__).parents[1] / "docs" / "reference" / "models" / f"{name}.md").is_file()
 
 
+def test_scores_say_what_they_are_compared_with() -> None:
+    told = {name: {score.copied for score in entry.scores} for name, entry in published().items()}
+    assert told.pop("s2-dates") == {"other date"}
+    assert set.union(*told.values()) == {"input"}
+    score = published()["s2-dates"].scores[0]
+    assert str(score).endswith(f", other date copied {score.input_copied:#.4g}")
+
+
 def test_the_published_networks_take_at_most_8_mib() -> None:
     assert "rice2-small" in published()
     assert sum(entry.bytes for entry in published().values()) <= 8 * 2**20

@@ -549,6 +549,10 @@ TWO_DATES = [
     *of(
         "evaluate.py",
         ("tests/test_evaluate.py",),
+        ("one-view", "if average_views else predictor(x))", "if False else predictor(x))"),
+        ("contrast-of-one-band", "reference.double().mean(0).numpy()", "reference.double()[0].numpy()"),
+        ("contrast-of-the-extremes", ".numpy(), [5, 95])", ".numpy(), [0, 100])"),
+        ("contrast-edge", "CONTRAST_EDGES = (0.02,)", "CONTRAST_EDGES = (0.04,)"),
         ("peak-of-the-spec", "return image / self.data.peak", "return image / self.spec.span"),
         ("predictions-by-span", "/ (peak / benchmark.data.peak)", "/ (peak / spec.span)"),
         ("shown-too-bright", "high=slot.high * share", "high=slot.high"),
@@ -629,9 +633,6 @@ WALK = of(
     ("pads-the-other-side", "(0, missing[0]), (0, missing[1])", "(missing[0], 0), (missing[1], 0)"),
     ("smallest-is-9", "SMALLEST_INPUT = 8", "SMALLEST_INPUT = 9"),
     ("nan-passes", "if not np.isfinite(change).all():", "if False:"),
-    ("turns-do-not-come-back", "[0], -turns, (2, 3))", "[0], turns, (2, 3))"),
-    ("flips-do-not-come-back", "views.append(back[..., ::-1] if flip else back)", "views.append(back)"),
-    ("seven-views", "                if flip or turns:", "                if flip or turns > 1:"),
     ("thick-for-all", "np.where(thick, UNDER_THICK, UNDER_THIN)", "np.where(thick, UNDER_THICK, UNDER_THICK)"),
     ("thin-for-thick", "thick = clouds.classes == THICK", "thick = clouds.classes != THICK"),
     ("thick-change-without-span", "> THICK_CHANGE * self.sensor.range.span", "> THICK_CHANGE"),
@@ -815,6 +816,9 @@ RESTORE = [
     *of(
         "predict/predictor.py",
         ("tests/predict/test_predictor.py",),
+        ("turns-do-not-come-back", "-turns, (2, 3))", "turns, (2, 3))"),
+        ("flips-do-not-come-back", "views.append(back[..., ::-1] if flip else back)", "views.append(back)"),
+        ("four-views", "for flip in (False, True):", "for flip in (False, False):"),
         ("raises-all-bands", "np.maximum(_box_mean(change).min(axis=1, keepdims=True), 0)", "np.float32(0)"),
         ("most-raised-band", "_box_mean(change).min(axis=1", "_box_mean(change).max(axis=1"),
         (
@@ -1035,6 +1039,23 @@ FLEET = [
 ]
 
 DATES = [
+    *of(
+        "dates/grow.py",
+        (
+            "tests/dates/test_grow.py",
+            "tests/restore/test_references.py::test_thin_cloud_that_gaps_surround_is_filled_too",
+        ),
+        ("beside-more-clear-ground", "thin & (gaps >= clear)", "thin & (2 * gaps >= clear)"),
+        ("a-whole-veil", "(4 * gaps >= known)", "(8 * gaps >= known)"),
+        (
+            "blank-counts",
+            "known = _count_around(gap & valid), _count_around(valid)",
+            "known = _count_around(gap), _count_around(gap | True)",
+        ),
+        ("thin-counts-as-clear", "_count_around(valid & ~gap & ~thin)", "_count_around(valid & ~gap)"),
+        ("square-is-cut", "np.minimum(at + half + 1, size)", "np.minimum(at + half, size)"),
+        ("grows-farther", "FARTHEST = 48", "FARTHEST = 47"),
+    ),
     *of(
         "dates/cells.py",
         ("tests/dates/test_cells.py",),

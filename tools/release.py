@@ -9,6 +9,7 @@ The checklist around it is in CONTRIBUTING.md.
 
 import argparse
 import hashlib
+import json
 import re
 import subprocess
 import sys
@@ -35,10 +36,13 @@ def problems(version: str, root: Path = ROOT) -> list[str]:
     return told
 
 
-def write_bill(target: Path, python: str = sys.executable) -> None:
+def write_bill(target: Path, version: str, python: str = sys.executable) -> None:
     """Write the packages of an environment as CycloneDX JSON: attcr, what it needs, and what its tests need."""
     command = [sys.executable, "-m", "cyclonedx_py", "environment", python, "--pyproject", str(ROOT / "pyproject.toml")]
     subprocess.run([*command, "--mc-type", "library", "--output-reproducible", "-o", str(target)], check=True)
+    bill = json.loads(target.read_text())
+    bill["metadata"]["component"]["version"] = version  # pyproject.toml leaves it to __init__.py
+    target.write_text(json.dumps(bill, indent=2) + "\n")
 
 
 def write_sums(folder: Path) -> Path:
@@ -59,7 +63,7 @@ def release(version: str, folder: Path) -> None:
     if not list(folder.glob("attcr-*linux*.whl")):
         raise SystemExit("not released: the wheel is without its compiled operator; see above why")
     pack(folder / f"attcr_clouds-{version}.zip")
-    write_bill(folder / f"attcr-{version}.cdx.json")
+    write_bill(folder / f"attcr-{version}.cdx.json", version)
     print(write_sums(folder).read_text(), end="")
     print(f"left to do: try the wheel in a fresh environment, then git tag -s v{version}, push it, upload {folder}/*")
 

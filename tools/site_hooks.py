@@ -1,4 +1,4 @@
-"""What mkdocs.yml hooks in: pages from files of the repository's root, and the command line reference."""
+"""What mkdocs.yml hooks in: pages from files of the repository's root, the command line reference, plain notebooks."""
 
 import contextlib
 import io
@@ -20,6 +20,13 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     if "source" in page.meta:
         return root_file(page.meta["source"], page.file.src_uri)
     return markdown + reference() if "commands" in page.meta else markdown
+
+
+def on_page_content(html: str, *, page: Any, **_: Any) -> str:
+    """The HTML of a page; that of a notebook without the scripts that load MathJax and Mermaid from other sites."""
+    if not page.file.src_uri.endswith(".ipynb"):
+        return html
+    return re.sub(r"(?s)<script.*?</script>", lambda found: found[0] if "clipboard" in found[0] else "", html)
 
 
 def root_file(name: str, page: str) -> str:

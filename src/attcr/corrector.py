@@ -21,7 +21,7 @@ WEIGHTS = "s2-dates"
 
 @dataclass(frozen=True)
 class ReferenceNetwork(Corrector):
-    """The network, and all that decides its numbers."""
+    """The network, and everything that its results depend on."""
 
     identity: Mapping[str, str] = field(default_factory=dict)
 
@@ -32,7 +32,7 @@ def weights_file() -> Path | None:
 
 
 def network_sha256() -> str:
-    """Give the sha256 of the network in the package, which decides what references give; "" where there is none."""
+    """Give the sha256 of the package's network, on which filled pixels depend; "" where the package has none."""
     return published()[WEIGHTS].sha256 if WEIGHTS in published() else ""
 
 
@@ -47,15 +47,15 @@ def open_corrector(
 ) -> ReferenceNetwork | None:
     """Give the network for images of a product with these bands ("" where one has no name).
 
-    `weights` are another network than the package's. None where the package has none, or where it knows neither the
-    product nor any band. It warns where nothing is installed that could compute it.
+    `weights` name another network than the package's. Gives None where the package has none, or where the network does
+    not know the product or any of the bands. Warns where nothing is installed that could run it.
     """
     path = find_weights(weights) if weights else weights_file()
     if path is None:
         return None
     spec = read_header(path).spec
     if not spec.corrects_references:
-        raise ConfigError(f"{path.name} restores scenes and corrects no references: give weights that do.")
+        raise ConfigError(f"{path.name} restores scenes and does not correct references: give weights that do.")
     places = spec.places(product, band_names(product, names)) if product.product in spec.products else []
     found = sorted((at, slot) for slot, at in enumerate(places) if at is not None)
     if not found:

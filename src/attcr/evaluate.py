@@ -38,7 +38,7 @@ from attcr.data.splits import names_sha256
 from attcr.errors import ConfigError, DataError, DataNotFoundError, ShapeError
 from attcr.files import sha256 as file_sha256
 from attcr.files import write_whole
-from attcr.predict import Backend, Predictor, open_predictor, read_about
+from attcr.predict import Backend, Predictor, eight_views, open_predictor, read_about
 from attcr.protocols import PROTOCOLS, Metric, Protocol, average, named, psnr
 from attcr.spec import InputSpec
 from attcr.two_dates import CLASS_PROTOCOLS, EVERY, ClassProtocol, summarise
@@ -50,6 +50,9 @@ PSNR_EDGES = (15, 20, 25, 35)
 """Bins of the input's own PSNR in dB."""
 COVER_EDGES = (0.1, 0.3, 0.5, 0.7)
 """Bins of the share of cloudy pixels."""
+CONTRAST_EDGES = (0.02,)
+"""Bins of the reference's contrast, where 1 is the peak: between its 5th and 95th percentile, bands averaged. Below
+lie open sea and other even ground, which are easy."""
 RESAMPLES = 2000
 """Bootstrap resamples behind each 95 % interval; their seed is 0."""
 
@@ -121,34 +124,49 @@ MEAN_COLOUR = Method("input's mean colour", _mean_colour)
 """A flat image of the cloudy image's mean colour."""
 
 
-def method_from_predictor(predictor: Predictor, name: str, source: Mapping[str, Any] | None = None) -> Method:
-    """Give a predictor as a method, run on whole images; planes are picked, and bands given back, by their names."""
+def method_from_predictor(
+    predictor: Predictor, name: str, source: Mapping[str, Any] | None = None, *, average_views: bool = False
+) -> Method:
+    """Give a predictor as a method, run on whole images; planes are picked, and bands given back, by their names.
+
+    With `average_views` the result is the mean over the eight flips and turns of the image (a self-ensemble).
+    """
     takes = predictor.spec
 
     def restore(sample: Sample, spec: InputSpec) -> Tensor:
         inputs = sample["inputs"].numpy()
         absent = np.zeros(inputs.shape[1:], np.float32)
         planes = [absent if at is None else inputs[at] for at in takes.pick(spec.slots)]
-        restored = predictor(np.stack(planes)[None])[0]
+        x = np.stack(planes)[None]
+        restored = (eight_views(predictor, x).mean(axis=0) if average_views else predictor(x))[0]
         return torch.from_numpy(restored[[takes.outputs.index(band) for band in spec.outputs]])
 
     return Method(name, restore, {**predictor.identity, **(source or {})}, takes)
 
 
 def method_from_weights(
-    source: str | os.PathLike[str], *, device: str = "cpu", dtype: str = "float32", backend: Backend = "auto"
+    source: str | os.PathLike[str],
+    *,
+    device: str = "cpu",
+    dtype: str = "float32",
+    backend: Backend = "auto",
+    average_views: bool = False,
 ) -> Method:
     """Give the network of published, exported or other weights as a method, named after the file."""
     file = find_weights(source)
     header = read_about(file)
-    made_of = {
+    made_of: dict[str, Any] = {
         "weights": file.name,
         "sha256": file_sha256(file),
         "network": header.network,
         "config": dict(header.config),
         "device": device,
     }
-    return method_from_predictor(open_predictor(file, device=device, dtype=dtype, backend=backend), file.stem, made_of)
+    predictor = open_predictor(file, device=device, dtype=dtype, backend=backend)
+    if not average_views:
+        return method_from_predictor(predictor, file.stem, made_of)
+    made_of["views"] = 8
+    return method_from_predictor(predictor, f"{file.stem}, mean of eight views", made_of, average_views=True)
 
 
 def method_from_predictions(folder: str | os.PathLike[str], benchmark: Benchmark) -> Method:
@@ -333,6 +351,7 @@ def _describe(
         "methods": {method.name: dict(method.source) for method in methods},
         "protocols": [rule.name for rule in rules],
         "cloudy threshold": CLOUDY_DIFFERENCE,
+        "contrast edges": CONTRAST_EDGES,
         "versions": {"attcr": __version__, **{name: importlib.metadata.version(name) for name in libraries}},
     }
     normalised: dict[str, Any] = json.loads(json.dumps(about))
@@ -352,6 +371,7 @@ def _score(
         "name": sample["name"],
         "size": list(reference.shape),
         "cover": float(cloudy.float().mean()),
+        "contrast": _contrast(reference),
         "input psnr": psnr(copied, reference),
         "scores": {method.name: {} for method in methods},
         "pixels": {},
@@ -383,6 +403,11 @@ def _score(
     for (method_name, rule_name), scores in waiting.items():
         row["scores"][method_name][rule_name] = scores.result()
     return row
+
+
+def _contrast(reference: Tensor) -> float:
+    low, high = np.percentile(reference.double().mean(0).numpy(), [5, 95])
+    return float(high - low)
 
 
 def _interval(values: Sequence[float]) -> dict[str, float | int]:
@@ -448,6 +473,7 @@ def _summarise(
             "methods": scores,
             "by the input's PSNR": _by("input psnr", _bins(PSNR_EDGES, " dB"), rows, rule),
             "by cloud cover": _by("cover", _bins(COVER_EDGES, " %", 100), rows, rule),
+            "by the reference's contrast": _by("contrast", _bins(CONTRAST_EDGES, ""), rows, rule),
             "worse than the input": worse,
             "notes": _notes(rows, benchmark, rule),
             "paper": _paper(benchmark, rule),
@@ -534,10 +560,10 @@ def _table(rows: Sequence[Row], methods: Sequence[Method], rule: Protocol) -> st
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     columns = [(method.name, key) for method in methods for key in rule.metrics]
-    writer.writerow(["name", "cloud cover", "input psnr", *(f"{method}: {key}" for method, key in columns)])
+    writer.writerow(["name", "cloud cover", "contrast", "input psnr", *(f"{method}: {key}" for method, key in columns)])
     for row in rows:
         scores = (row["scores"][method][rule.name][key] for method, key in columns)
-        writer.writerow([row["name"], row["cover"], row["input psnr"], *scores])
+        writer.writerow([row["name"], row["cover"], row["contrast"], row["input psnr"], *scores])
     return text.getvalue()
 
 
@@ -712,8 +738,12 @@ def _protocol_tables(report: Mapping[str, Any], methods: Sequence[Method], rule:
     worse, images = len(result["worse than the input"]), report["made with"]["data"]["images"]
     if subject != COPY.name:
         text += [f"- {worse} of {images} images score less PSNR than their input."]
-    for title in ("by the input's PSNR", "by cloud cover"):
-        heading = ["input" if "PSNR" in title else "cover", "images", *(method.name for method in methods)]
+    for title, first in (
+        ("by the input's PSNR", "input"),
+        ("by cloud cover", "cover"),
+        ("by the reference's contrast", "contrast"),
+    ):
+        heading = [first, "images", *(method.name for method in methods)]
         body = []
         for label, entry in result[title].items():
             means = {name: scores["psnr"] for name, scores in entry["methods"].items()}
@@ -722,4 +752,9 @@ def _protocol_tables(report: Mapping[str, Any], methods: Sequence[Method], rule:
             cells.append("-" if before is None or after is None else f"{after - before:+.2f}")
             body.append([label, str(entry["images"]), *cells])
         text += ["", f"PSNR (dB) {title}:", "", *_lines([*heading, f"gain of {subject}"], body)]
-    return text
+    return [
+        *text,
+        "",
+        "Contrast is the range between the reference's 5th and 95th percentile, its bands averaged (1 is the peak); "
+        f"below {CONTRAST_EDGES[0]:g} lie open sea and other even ground.",
+    ]

@@ -49,11 +49,13 @@ class Score:
     """Lower end of the 95 % interval over the images; None where there are too few."""
     high: float | None
     input_copied: float
-    """The same metric of the cloudy image itself."""
+    """The same metric of the network's input as it is."""
+    copied: str = "input"
+    """What that is: the cloudy input, or the other date that a network corrects."""
 
     def __str__(self) -> str:
         interval = "" if self.low is None or self.high is None else f" [{self.low:#.4g}, {self.high:#.4g}]"
-        return f"{self.metric} {self.value:#.4g}{interval}, input copied {self.input_copied:#.4g}"
+        return f"{self.metric} {self.value:#.4g}{interval}, {self.copied} copied {self.input_copied:#.4g}"
 
 
 @dataclass(frozen=True)

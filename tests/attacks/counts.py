@@ -22,6 +22,7 @@ COUNTS = {
     "weights": (600, 600),
     "kills of restore": (10, 200),
     "kills of restore with references": (2, 50),
+    "kills of restore with the network for references": (0, 20),
     "kills of local fleets": (10, 150),
     "kills of S3 fleets": (10, 100),
     "kills of Ray drivers": (0, 50),  # tests/fleet/test_ray.py kills a worker, a node and a driver in the gate

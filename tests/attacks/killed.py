@@ -1,6 +1,6 @@
 """Restores and fleets that are killed at random moments and started again, until they come to their end.
 
-    python killed.py KIND FOLDER FIRST LAST    KIND is restore, dates, local, s3 or ray; a line of JSON a seed on stdout
+    python killed.py KIND FOLDER FIRST LAST    KIND is one of KINDS; a line of JSON a seed on stdout
 
 This process starts no thread and does no work: it loads the libraries once, and every run is a child that it forks.
 """
@@ -24,6 +24,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 import numpy as np
 import pystac  # noqa: F401  # loaded here, not in every child
+import rasterio
 import torch
 
 from attcr.errors import SceneError
@@ -131,6 +132,30 @@ class Dates(Restore):
         return "none"
 
 
+class RealDates(Restore):
+    """A real date of the folder ATTACKED_DATES with a drawn cloud, filled from another by the package's network."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.source = Path(os.environ["ATTACKED_DATES"], "2018-06-10.tif")
+        row, col = np.indices((256, 256))
+        cloud = (row - 128) ** 2 + (col - 128) ** 2 < 77**2
+        with rasterio.open(self.source) as file:
+            mask = make(folder / "clouds.tif", cloud[None].astype(np.uint8), crs=file.crs, transform=file.transform)
+        reference = str(self.source.with_name("2018-06-25.tif"))
+        self.options = RestoreOptions(
+            tile=96, overlap=16, sensor="s2-l1c", mask=str(mask), references=(reference,), reference_mask="none"
+        )
+
+    def model(self) -> Any:
+        return "none"
+
+    def run(self, out: Path) -> None:
+        super().run(out)
+        told = json.loads((out / "o.json").read_text())["properties"]["attcr:references"]
+        assert [entry["method"] for entry in told] == ["network"], told
+
+
 class LocalFleet:
     """A fleet in its driver's own process, into a folder."""
 
@@ -195,6 +220,7 @@ class RayFleet(LocalFleet):
 KINDS: dict[str, type[Restore | LocalFleet]] = {
     "restore": Restore,
     "dates": Dates,
+    "real dates": RealDates,
     "local": LocalFleet,
     "s3": S3Fleet,
     "ray": RayFleet,

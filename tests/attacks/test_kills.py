@@ -45,6 +45,13 @@ def test_a_killed_restore_with_references_is_resumed_to_the_same_bytes(tmp_path:
     kill(name, seeds_of(name), "dates", tmp_path)
 
 
+def test_a_killed_restore_with_the_network_for_references_is_resumed_to_the_same_bytes(
+    shared_data: Path, tmp_path: Path
+) -> None:
+    name = "kills of restore with the network for references"
+    kill(name, seeds_of(name), "real dates", tmp_path, ATTACKED_DATES=str(shared_data / "s2/series_l1c_roi146"))
+
+
 def test_a_killed_local_fleet_leaves_what_an_undisturbed_one_leaves(tmp_path: Path) -> None:
     kill("kills of local fleets", seeds_of("kills of local fleets"), "local", tmp_path)
 

@@ -1,7 +1,7 @@
 import numpy as np
 
 from attcr.dates.check import self_check
-from attcr.dates.grow import FARTHEST, Colours, Suspicion, grow
+from attcr.dates.grow import AROUND, FARTHEST, Colours, Suspicion, enclosed, grow
 from fake_dates import evidence_of, ground
 
 SIZE = 192
@@ -65,3 +65,35 @@ def test_what_does_not_touch_a_gap_is_left_and_none_grows_far() -> None:
 def test_nothing_grows_where_there_is_no_gap() -> None:
     *_, missed = dates()
     assert not grow(np.zeros_like(missed), missed).any()
+
+
+def columns(*widths: int) -> list[np.ndarray]:
+    """Bands of columns of one kind each, so wide; all 300 rows high."""
+    ends = np.cumsum(widths)
+    cols = np.indices((300, ends[-1]))[1]
+    return [(cols >= end - width) & (cols < end) for end, width in zip(ends, widths, strict=True)]
+
+
+def test_thin_cloud_between_gaps_becomes_gap_and_beside_clear_ground_it_stays() -> None:
+    everywhere = np.ones((300, 120), bool)
+    gap, thin, other = columns(50, 20, 50)
+    assert np.array_equal(enclosed(gap | other, thin, everywhere), thin)
+    assert not enclosed(gap, thin, everywhere)[:, 60:70].any()  # nearer to the clear side
+    assert enclosed(gap, thin, everywhere)[:, 50:60].all()  # no less gap than clear ground around
+    assert not enclosed(np.zeros_like(gap), thin, everywhere).any()
+
+
+def test_a_wide_veil_stays_but_for_its_edge() -> None:
+    everywhere = np.ones((300, 300), bool)
+    gap, thin = columns(100, 200)
+    reached = enclosed(gap, thin, everywhere)
+    assert (reached == reached[:1]).all()
+    first = np.flatnonzero(~reached[0, 100:])[0]
+    assert first == 48 - AROUND // 4  # of the 97 columns around it just fewer than a quarter are gap
+    assert not reached[:, 100 + first :].any()
+
+
+def test_what_holds_no_data_does_not_count() -> None:
+    gap, thin, blank = columns(30, 10, 100)
+    assert np.array_equal(enclosed(gap, thin, ~blank), thin)
+    assert not enclosed(gap, thin, np.ones_like(gap)).any()

@@ -3,6 +3,7 @@
 import functools
 import http.server
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -70,11 +71,11 @@ def wrong(page: Any, address: str) -> list[str]:
 
 @browses
 def test_every_page_loads_whole_and_asks_no_other_site(site: Path, address: str, page: Any) -> None:
-    pages = sorted(path.relative_to(site).as_posix() for path in site.rglob("index.html"))
+    pages = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html") if path.name != "404.html")
     assert len(pages) > 40
     found = {}
     for path in pages:
-        page.goto(f"{address}/{path.removesuffix('index.html')}", wait_until="load")
+        page.goto(f"{address}/{path}", wait_until="load")
         assert page.locator("h1").count() >= 1, path
         found[path] = wrong(page, address)
     assert not {path: told for path, told in found.items() if told}
@@ -83,19 +84,54 @@ def test_every_page_loads_whole_and_asks_no_other_site(site: Path, address: str,
 @browses
 def test_pictures_are_seen(site: Path, address: str, page: Any) -> None:
     """Each picture of the results and of how it works has decoded to some pixels."""
-    for path in ("results/gallery/", "understand/how-it-works/", "start/which-weights/"):
+    for path in ("results/gallery.html", "understand/how-it-works.html", "start/which-weights.html"):
         page.goto(f"{address}/{path}", wait_until="load")
         sizes = page.eval_on_selector_all("article img", "all => all.map(one => one.naturalWidth)")
         assert sizes
         assert min(sizes) > 0, path
 
 
+def search(page: Any, words: str, wanted: str) -> str:
+    """Type words into the search field of a page; give the first address found that contains `wanted`."""
+    page.keyboard.press("/")
+    page.locator("input.md-search__input").press_sequentially(words)  # it listens to keys, not to a value that is set
+    hit = page.wait_for_selector(f'.md-search-result__link[href*="{wanted}"]', state="attached")
+    return str(hit.evaluate("one => one.href"))
+
+
 @browses
 def test_search_finds_ndvi(address: str, page: Any) -> None:
     page.goto(f"{address}/", wait_until="load")
-    page.keyboard.press("/")
-    page.locator("input.md-search__input").fill("NDVI")
-    page.wait_for_selector(".md-search-result__item .md-search-result__link")
-    found = page.eval_on_selector_all(".md-search-result__link", "all => all.map(one => one.href)")
-    assert any("results/s2-thin" in href for href in found), found
+    assert search(page, "NDVI", "results/s2-thin.html").startswith(f"{address}/results/")
     assert not wrong(page, address)
+
+
+@browses
+@pytest.mark.parametrize("start", ["index.html", "guides/restore.html"])
+def test_search_works_in_a_site_that_is_opened_as_files(site: Path, page: Any, start: str) -> None:
+    home = site.resolve().as_uri()
+    page.goto(f"{home}/{start}", wait_until="load")
+    page.goto(search(page, "NDVI", "results/s2-thin.html"), wait_until="load")
+    assert "s2-thin" in page.locator("h1").first.inner_text()
+    assert not wrong(page, home)
+
+
+OUTSIDE = re.compile(
+    r"""<(?:script|img|iframe|source)[^>]*\ssrc=["']?(?:https?:)?//|<link[^>]*stylesheet[^>]*href=["']?(?:https?:)?//"""
+    r"""|import\(\s*["']https?:|@import[^;]*https?:|url\(["']?https?:"""
+)
+
+
+def test_no_page_names_a_file_of_another_site(site: Path) -> None:
+    """Not even one that is loaded later, as the diagrams of notebooks."""
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 40
+    found = {path.name: OUTSIDE.findall(path.read_text()) for path in pages}
+    assert not {name: told for name, told in found.items() if told}
+
+
+def test_notebooks_are_pages_with_their_outputs(site: Path) -> None:
+    text = (site / "notebooks" / "remove-cloud-ndvi.html").read_text()
+    assert "mean NDVI under the cloud 0.381" in text
+    assert text.count('src="data:image/png;base64') >= 1
+    assert (site / "notebooks" / "remove-cloud-ndvi.ipynb").is_file()

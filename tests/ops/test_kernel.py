@@ -179,7 +179,7 @@ def test_others_stay_chunked(tokens: Tensor) -> None:
 
 def test_naming_it_where_it_is_not_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "LANES", 0)
-    with pytest.raises(ConfigError, match="no compiled operator is installed"):
+    with pytest.raises(ConfigError, match="needs the compiled operator, which is not installed"):
         chosen(torch.zeros(1, 2, 5, 12), impl="kernel")
 
 

@@ -86,7 +86,7 @@ def test_gpus_run_triton_and_without_it_the_plain_operator(gpu: pytest.MonkeyPat
     assert chosen(torch.empty(1, 2, 100, 48, device="meta")) == "chunked"
     gpu.setattr(ops, "TRITON", False)
     assert chosen(tokens) == operator_name("cuda", "float32") == "plain"
-    with pytest.raises(ConfigError, match="Triton is not installed: pip install triton"):
+    with pytest.raises(ConfigError, match="needs Triton, which is not installed: pip install triton"):
         chosen(tokens, impl="triton")
 
 

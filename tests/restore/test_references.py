@@ -1,6 +1,7 @@
 """What is under cloud comes from other dates, and a layer says from which."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,10 +10,12 @@ import pytest
 from affine import Affine
 from rasterio.warp import transform
 from scipy.ndimage import gaussian_filter
+from typer.testing import CliRunner
 
+from attcr.cli import app
 from attcr.errors import AttcrWarning, ConfigError, SceneError
 from attcr.restore import Progress, RestoreOptions, join_blocks, restore_block, restore_scene
-from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, LOW_CONFIDENCE, ORIGINAL, QUALITY_NAMES
+from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, LOW_CONFIDENCE, ORIGINAL, QUALITY_NAMES, UNDER_THIN
 from attcr.spec import InputSpec, band_slots
 from fake_dates import a_gap, ground
 from fake_scenes import UTM, make, read, same_bits
@@ -71,6 +74,15 @@ def shrunk(fine: np.ndarray, row: int = 0, col: int = 0) -> np.ndarray:
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
+
+
+def test_without_a_network_the_command_speaks_of_no_confidence(place: Place) -> None:
+    files = ["--mask", str(place.mask), "--reference", str(place.first), "--reference-mask", "none"]
+    target = str(place.folder / "out.tif")
+    done = CliRunner().invoke(app, ["restore", str(place.cloudy), target, "--weights", "none", *files])
+    assert done.exit_code == 0, done.output
+    assert "0.00%  reconstructed with low confidence" in done.output
+    assert "--confidence" not in done.output
 
 
 def test_cloud_is_gone_and_every_pixel_says_where_it_is_from(place: Place) -> None:
@@ -306,6 +318,37 @@ def test_what_a_network_is_not_sure_of_is_filled_from_references_too(place: Plac
     other = place.options(place.first, **{**options, "tile": 96})
     again = restore_scene(place.cloudy, tmp_path / "c.tif", Unsure(), options=other)
     assert same_bits(read(again.target), read(both.target))
+
+
+class Sure(Unsure):
+    """Stands for a network that changes thin cloud a little, and is believed."""
+
+    spec = replace(Unsure.spec, slots=band_slots(("blue", "red", "nir")), outputs=("blue", "red", "nir"))
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        return np.concatenate([x - np.float32(0.01), np.full_like(x, -20)], axis=1)
+
+
+def test_thin_cloud_that_gaps_surround_is_filled_too(place: Place, tmp_path: Path) -> None:
+    classes = np.full((1, HEIGHT, WIDTH), 4, np.uint8)
+    classes[:, :100] = 9
+    classes[:, 40:60, 50:90] = classes[:, 130:140, 50:90] = 10  # cirrus: in the middle of the gap, and far from it
+    found = make(tmp_path / "scl.tif", classes, **UTM)
+
+    def named(file: Any) -> None:
+        file.descriptions = ("B02", "B04", "B08")
+        file.update_tags(**L2A)
+
+    cloudy, first = (
+        make(tmp_path / f"S2_{day}.tif", read(source), named, **UTM)
+        for day, source in (("20200602", place.cloudy), ("20200612", place.first))
+    )
+    options = place.options(first, mask=f"scl={found}", dilate=0, feather=0)
+    result = restore_scene(cloudy, tmp_path / "out.tif", Sure(), options=options)
+    quality = read(result.quality)[0]
+    assert (quality[:100] == FROM_DATE).all()
+    assert (quality[130:140, 50:90] == UNDER_THIN).all()
+    assert np.abs(read(result.target) / 10_000 - place.truth)[:, :100].mean() < 0.02
 
 
 def test_gaps_grow_into_haze_that_a_product_mask_missed_and_a_mask_of_ones_own_is_taken_at_its_word(

@@ -54,14 +54,15 @@ def test_the_sums_are_those_of_the_files(release: ModuleType, tmp_path: Path) ->
     assert release.write_sums(tmp_path).read_text().splitlines() == lines
 
 
-def test_the_bill_names_torch_and_its_version(release: ModuleType, tmp_path: Path) -> None:
+def test_the_bill_names_attcr_torch_and_their_versions(release: ModuleType, tmp_path: Path) -> None:
     pytest.importorskip("cyclonedx_py")
     import torch
 
-    release.write_bill(tmp_path / "bill.json")
+    release.write_bill(tmp_path / "bill.json", "1.2.3")
     bill = json.loads((tmp_path / "bill.json").read_text())
     assert bill["bomFormat"] == "CycloneDX"
-    assert bill["metadata"]["component"]["name"] == "attcr"
+    own = bill["metadata"]["component"]
+    assert (own["name"], own["version"]) == ("attcr", "1.2.3")
     found = {part["name"]: part["version"] for part in bill["components"]}
     assert found["torch"] == torch.__version__
     assert {"numpy", "safetensors", "typer"} <= set(found)

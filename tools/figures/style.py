@@ -1,5 +1,6 @@
 """What all figures share: colours that are readable on light and on dark pages, boxes, arrows, one way to save."""
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 TEXT = "#7a828e"
 """Of text and lines: enough contrast on white and on the dark page."""
+SCHEMES = {"light": "#5f6773", "dark": "#b3bbc7"}
+"""Of the same in an SVG, where the page says which scheme it has: more contrast."""
 BLUE, GREEN, ORANGE, RED, VIOLET, GREY = "#3f6fb5", "#2f8f6b", "#c4742b", "#bf4a4a", "#7d5bb5", "#6b7480"
 
 matplotlib.rcParams.update(
@@ -55,6 +58,19 @@ def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], **mo
 def save(figure: Figure, target: Path) -> None:
     """Write a figure; the same numbers give the same bytes."""
     if target.suffix == ".svg":
-        figure.savefig(target, transparent=True, metadata={"Date": None})
+        text = io.StringIO()
+        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+        target.write_text(with_schemes(text.getvalue()))
     else:
         figure.savefig(target, transparent=True, dpi=100, pil_kwargs={"quality": 85, "method": 6})
+
+
+def with_schemes(svg: str) -> str:
+    """Give an SVG whose text and lines follow the light or dark scheme of the page that shows it."""
+    rules = [
+        f"@media (prefers-color-scheme: {scheme}) {{"
+        + "".join(f'[style*="{part}: {TEXT}"] {{{part}: {colour} !important}}' for part in ("fill", "stroke"))
+        + "}"
+        for scheme, colour in SCHEMES.items()
+    ]
+    return svg.replace("</style>", "\n".join(["", *rules]) + "</style>", 1)

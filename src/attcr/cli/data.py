@@ -135,6 +135,12 @@ def evaluate(
         str, typer.Option(metavar="TYPE", help="Number type of the network: float32, bfloat16 or float16.")
     ] = "float32",
     backend: Backend = "auto",
+    eight_views: Annotated[
+        bool,
+        typer.Option(
+            "--eight-views", help="Also score the mean over eight flips and turns of each image, in a row of its own."
+        ),
+    ] = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
     as_json: AsJson = False,
@@ -142,9 +148,9 @@ def evaluate(
 ) -> None:
     """Score weights, or stored predictions, under named protocols and write a report folder.
 
-    The first method is reported on in full; others given, and the trivial baselines, stand beside it. --protocol
-    gap-fill with --data dates scores the ways to fill gaps from other dates instead: ROOT has a .tif for each date, and
-    --weights are a network that corrects what they give (none: no network).
+    The report describes the first method in full, and lists the others and the trivial baselines beside it. --protocol
+    gap-fill with --data dates scores ways to fill gaps from other dates instead: ROOT has a .tif for each date, and
+    --weights names a network that corrects the filled values (none: no network).
     """
     if_stopped = "The images that were scored are kept: run the same command to continue."
     with speaking(Voice("evaluate", quiet, verbose, as_json, progress, if_stopped)) as voice:
@@ -157,6 +163,7 @@ def evaluate(
         bands = tuple(name.strip() for name in slots.split(",")) if slots else ()
         computes = {"device": device, "dtype": dtype, "backend": backend}
         methods = {"weights": weights or [], "predictions": predictions or [], "baseline": baseline, "on": computes}
+        methods["views"] = (False, True) if eight_views else (False,)
         report = _evaluate(voice, (data, root, split, bands), methods, protocol, out)
         lines = [line for name, result in report["protocols"].items() for line in _scores(name, result)]
         voice.result({"folder": out, **report}, [*lines, str(out / "report.md")])
@@ -176,7 +183,11 @@ def _evaluate(
     if given["baseline"] and given["baseline"] not in baselines:
         raise ConfigError(f"--baseline is {given['baseline']}; expected copy or mean-colour.")
     benchmark = evaluation.open_benchmark(data, root, split, slots=slots)
-    methods = [evaluation.method_from_weights(path, **given["on"]) for path in given["weights"]]
+    methods = [
+        evaluation.method_from_weights(path, **given["on"], average_views=averaged)
+        for path in given["weights"]
+        for averaged in given["views"]
+    ]
     methods += [evaluation.method_from_predictions(path, benchmark) for path in given["predictions"]]
     if given["baseline"]:
         methods = [baselines[given["baseline"]]]

@@ -203,19 +203,21 @@ def _restore(
     chosen = _chosen(voice, scene, weights, options)
     with voice.showing() as show:
         result = restore_scene(scene, target, chosen, options=options, progress=of_restore(show), **again)
-    return {"weights": chosen, **asdict(result)}, list(_told_by_restore(result))
+    return {"weights": chosen, **asdict(result)}, list(_told_by_restore(result, chosen))
 
 
-def _told_by_restore(result: "RestoreResult") -> Iterator[str]:
+def _told_by_restore(result: "RestoreResult", weights: str) -> Iterator[str]:
+    from attcr.restore.no_network import NO_WEIGHTS
     from attcr.restore.walk import LOW_CONFIDENCE, QUALITY_NAMES
 
     total = max(sum(result.pixels.values()), 1)
+    unmeasured = result.spread is None and weights != NO_WEIGHTS
     tiles = f"{result.tiles_run} of {result.tiles} tiles in {duration(result.seconds)}"
     yield f"{result.target}: mask {result.mask}, {tiles}"
     for name, count in result.pixels.items():
-        unmeasured = name == QUALITY_NAMES[LOW_CONFIDENCE] and result.spread is None and not count
-        yield f"  {'?' if unmeasured else format(count / total, '.2%'):>7}  {name}"
-    if result.spread is None:
+        unknown = unmeasured and name == QUALITY_NAMES[LOW_CONFIDENCE] and not count
+        yield f"  {'?' if unknown else format(count / total, '.2%'):>7}  {name}"
+    if unmeasured:
         yield "  confidence was not measured: these weights predict no error (--confidence compares eight views)"
     for told in result.references:
         days = "at an unknown date" if told["days"] is None else f"{told['days']:+d} days"

@@ -1,4 +1,4 @@
-"""Simulated cloud: fractal optical thickness, two-stream reflection per band, and a shadow cast aside.
+"""Simulated cloud: fractal optical thickness, two-stream reflection per band, and a shadow beside the cloud.
 
 A cloud of optical thickness t reflects R = (1 - g) t / (2 + (1 - g) t) of the light (two-stream, without
 absorption, g = 0.85) and lets T = 1 - R pass, down and up again: over ground of reflectance rho a satellite
@@ -22,7 +22,7 @@ from attcr.errors import ConfigError, ShapeError
 from attcr.spec import TRUE_COLOUR, InputSpec
 
 ASYMMETRY = 0.85  # of scattering by cloud droplets: most light goes on forward
-# Share of the ground's light that comes from the sky, and so reaches the shadow, by nm: the sky is blue.
+# Share of the ground's light that comes from the sky and so reaches the shadow, by nm. The sky is blue.
 SKYLIGHT = ((400, 0.40), (490, 0.28), (665, 0.16), (865, 0.10), (2190, 0.03))
 # How bright a thick cloud is by nm, relative to 865: read off SEN12MS-CR's cloudiest pixels. At 945 and 1375
 # water vapour above the cloud takes the light; at 1610 and 2190 the droplets do.
@@ -36,11 +36,11 @@ class CloudKind:
     cover: tuple[float, float]
     """Share of the image under cloud; 1 is a veil without gaps."""
     thickness: tuple[float, float]
-    """Optical thickness, middling for the image; drawn on a logarithmic scale."""
+    """Typical optical thickness of the cloud in an image; drawn on a logarithmic scale."""
     smoothness: tuple[float, float]
-    """Slope of the noise's amplitude over frequency: 1.2 is ragged, 2.5 is a soft veil."""
+    """How fast the noise's amplitude falls with frequency: 1.2 is ragged, 2.5 is a soft veil."""
     unevenness: tuple[float, float]
-    """By how much a veil waxes and wanes: the deviation of the logarithm of its thickness."""
+    """How uneven a veil is: the standard deviation of the logarithm of its thickness."""
     shift: tuple[float, float]
     """How far the shadow falls from its cloud, in pixels (the direction is drawn too); 0 casts none."""
 
@@ -54,13 +54,13 @@ class CloudKind:
 THIN_VEIL = CloudKind(
     cover=(1.0, 1.0), thickness=(3.0, 12.0), smoothness=(1.8, 2.6), unevenness=(0.0, 0.3), shift=(0.0, 0.0)
 )
-"""A veil as in RICE1: everything shows through, paler."""
+"""A veil as in RICE1: all the ground shows through, but paler."""
 HAZE = replace(THIN_VEIL, thickness=(2.0, 12.0))
 """The same and thinner, to train on."""
 BROKEN_VEIL = CloudKind(
     cover=(0.2, 0.9), thickness=(2.0, 12.0), smoothness=(1.6, 2.3), unevenness=(0.0, 0.0), shift=(0.0, 0.0)
 )
-"""Thin cloud with gaps: the ground shows through it, and untouched between."""
+"""Thin cloud with gaps: the ground shows through the cloud and is untouched in the gaps."""
 THICK_CLOUD = CloudKind(
     cover=(0.1, 0.6), thickness=(20.0, 100.0), smoothness=(1.3, 1.8), unevenness=(0.0, 0.0), shift=(8.0, 48.0)
 )
@@ -85,15 +85,15 @@ def simulate_clouds(
     generator: torch.Generator,
     spec: InputSpec = TRUE_COLOUR,
 ) -> Simulated:
-    """Put cloud and its shadow on a clear image (C, H, W) of the bands that come out of `spec`.
+    """Put cloud and its shadow on a clear image (C, H, W) whose bands are the outputs of `spec`.
 
-    Their wavelengths say how bright cloud and sky are in each, and the spec's span is the value of white.
+    The wavelengths say how bright cloud and sky are in each band, and the spec's span is the value of white.
     """
     nanometres, white = spec.wavelengths, spec.span
     if clear.ndim != 3 or len(clear) != len(nanometres):
         raise ShapeError(
-            f"one image (C, H, W) of the bands {' '.join(spec.outputs)} was expected, got the shape "
-            f"{tuple(clear.shape)}: say what its bands are with spec="
+            f"expected one image (C, H, W) with the bands {' '.join(spec.outputs)}, got the shape "
+            f"{tuple(clear.shape)}: say which bands it has with spec="
         )
     height, width = clear.shape[1:]
     cover, smoothness, unevenness, shift = (
@@ -103,7 +103,7 @@ def simulate_clouds(
     angle = _uniform(0, 2 * math.pi, generator)
     down, right = round(shift * math.sin(angle)), round(shift * math.cos(angle))
 
-    # One field, larger by the shift, seen through two windows: the cloud's, and the shadow's aside from it.
+    # One field, larger by the shift, is seen through two windows: the cloud's, and the shadow's beside it.
     field = _noise(height + abs(down), width + abs(right), smoothness, generator)
     thickness = middle * (torch.exp(unevenness * field) if cover >= 1 else _broken(field, cover))
     above = thickness[max(down, 0) :, max(right, 0) :][:height, :width].to(clear)
@@ -147,7 +147,7 @@ class SimulateClouds:
 
 
 def cover(sample: Sample, cloudy: Tensor, spec: InputSpec) -> Sample:
-    """Give the sample with these bands (C, H, W) in the place of the input's own."""
+    """Give the sample with these bands (C, H, W) in place of the input's own."""
     inputs = sample["inputs"].clone()
     inputs[spec.optical] = cloudy
     return {**sample, "inputs": inputs}
@@ -158,7 +158,7 @@ def _uniform(low: float, high: float, generator: torch.Generator) -> float:
 
 
 def _at(table: Sequence[tuple[float, float]], nm: float) -> float:
-    """Read a table of (nm, value) at a wavelength, straight between its lines and level beyond them."""
+    """Read a table of (nm, value) at a wavelength: linear between its entries, constant beyond them."""
     for (left, low), (right, high) in pairwise(table):
         if nm <= right:
             return low + (high - low) * max((nm - left) / (right - left), 0.0)
@@ -171,7 +171,7 @@ def _reflection(thickness: Tensor) -> Tensor:
 
 def _noise(height: int, width: int, smoothness: float, generator: torch.Generator) -> Tensor:
     """Fractal noise (H, W), mean 0, deviation 1: random waves of amplitude 1 / frequency ** smoothness."""
-    # Cut from a larger square, as waves meet themselves at the far side; past 1024 it is enlarged.
+    # Cut from a larger square, because the waves repeat at its sides; above 1024 pixels it is enlarged.
     size = math.ceil(max(height, width, 16) * 1.15 / 32) * 32
     grid = min(size, 1024)
     down = torch.fft.fftfreq(grid, 1 / grid)[:, None]

@@ -1,1 +1,1 @@
-"""Other dates of a place, brought to the tones of one: numbers alone, without torch, rasters or geography."""
+"""Bring other dates of a place to the tones of one date: numbers alone, without torch, rasters or geography."""

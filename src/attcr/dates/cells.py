@@ -1,6 +1,6 @@
 """A coarse grid of square cells: sums of pixels in, smooth fields of coefficients out.
 
-Cells lie on absolute rows and columns, so that what comes out does not depend on how the rows came in.
+Cells lie on absolute rows and columns, so the result does not depend on how many rows come at a time.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Float64 = NDArray[np.float64]
 
 SMALLEST_CELL = 16
 MOST_CELLS = 1 << 17
-"""Cells of a grid at most; a larger image gets larger cells."""
+"""The most cells of a grid; a larger image gets larger cells."""
 NEAR = 0.7
 """Standard deviation, in cells, of the nearest neighbourhood that a cell is smoothed over."""
 FADE = 0.05
-"""What the next larger neighbourhood weighs, beside the one before: far pixels speak where no near ones do."""
+"""Weight of the next larger neighbourhood, relative to the one before: far pixels count where near ones are missing."""
 
 
 @dataclass(frozen=True)
@@ -74,16 +74,16 @@ class Cells:
 
 
 def _between(at: Array, size: int, count: int) -> tuple[Array, Float32]:
-    """Give the cell whose middle comes before each position, and how far the position is on the way to the next."""
+    """Give the cell whose middle comes before each position, and how far it is towards the next one (0 to 1)."""
     place = np.clip((at + 0.5) / size - 0.5, 0, count - 1)
     before = np.minimum(place.astype(np.intp), max(count - 2, 0))
     return before, (place - before).astype(np.float32)
 
 
 def smooth(sums: Float64) -> Float64:
-    """Give each cell's sums (P, h, w) with those around it, near ones heavily and far ones a little.
+    """Add to each cell's sums (P, h, w) those of the cells around it: near cells weigh much, far ones little.
 
-    Wherever any cell has pixels, every cell gets some: in the middle of a wide gap those around it, all together.
+    As soon as any cell has pixels, every cell gets some. A cell in the middle of a wide gap gets those of its rim.
     """
     gaussian = _gaussian()
     count, height, width = sums.shape

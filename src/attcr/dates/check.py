@@ -1,4 +1,4 @@
-"""The self-check: hide clear parts of the scene itself, fill them by each method, and see which is the best."""
+"""The self-check: hide clear parts of the scene itself, fill them by each method, and find the best method."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from attcr.errors import MissingExtraError
 SHIFTS = ((0.5, 0.5), (0.25, 0.6), (0.7, 0.2))
 """How far the gaps are moved, as parts of the image, to hide clear cells in their shape."""
 MOST_HIDDEN = 0.5
-"""Part of the clear cells that is hidden at most at once."""
+"""The largest part of the clear cells that is hidden at once."""
 FARTHEST = 8
-"""Cells from clear ground beyond which errors are counted together."""
+"""Distance from clear ground, in cells, beyond which errors are counted together."""
 LEAST_PIXELS = 64
-"""Hidden pixels below which nothing can be said."""
+"""The fewest hidden pixels that say anything about a method."""
 SOME, MUCH = 0.05, 0.1
-"""Part of the image that must be clear in both dates for any fit, and for a fit with more than a line for each band.
+"""Part of the image that must be clear in both dates for any fit, and for more than one linear fit for each band.
 
-What little is left between clouds is often in their shadow: tones are better kept than taken from there."""
+The little ground that is left between clouds is often in their shadow: a fit there would be worse than none."""
 SIMPLE = ("line", "histogram", "copied")
 
 
@@ -35,17 +35,17 @@ class Checked:
     method: str
     """The best method."""
     error: float
-    """Mean absolute error that it is expected to have in the gaps; NaN where nothing could be hidden."""
+    """Its expected mean absolute error in the gaps; NaN where nothing could be hidden."""
     errors: Mapping[str, float]
-    """The same of each method."""
+    """The same for each method."""
     pixels: int
-    """Hidden pixels that it was measured on."""
+    """Number of hidden pixels that the errors were measured on."""
 
 
 def self_check(evidence: Evidence, methods: Sequence[str] = tuple(METHODS)) -> Checked:
-    """Hide clear cells in the shape of the gaps, fill them by each method and take the best.
+    """Hide clear cells in the shape of the gaps, fill them by each method and take the best method.
 
-    Errors are weighted so that hidden pixels are as far from clear ground as those of the gaps are.
+    The errors are weighted by the distance to clear ground, so that each distance counts as much as in the gaps.
     """
     if evidence.common < SOME:
         return Checked("copied", float("nan"), {}, 0)
@@ -78,7 +78,7 @@ def self_check(evidence: Evidence, methods: Sequence[str] = tuple(METHODS)) -> C
 
 
 def hidden_cells(evidence: Evidence) -> Iterator[NDArray[np.bool_]]:
-    """Give clear cells to hide, in the shape of the gaps, several times; some clear ones are always left."""
+    """Give several choices of clear cells to hide, in the shape of the gaps; some clear cells are always left."""
     clear = evidence.sums[0] >= 0.5 * np.maximum(evidence.sums[0].max(), 1)
     gap = _gap_cells(evidence)
     for down, across in SHIFTS:
@@ -88,13 +88,13 @@ def hidden_cells(evidence: Evidence) -> Iterator[NDArray[np.bool_]]:
 
 
 def _gap_cells(evidence: Evidence) -> NDArray[np.bool_]:
-    """Say which cells are to fill for the most part; where none is, which are to fill at all."""
+    """Say which cells are mostly gap; where none is, which cells have any gap."""
     gap: NDArray[np.bool_] = evidence.gaps > 0.5 * evidence.cells.size**2
     return gap if gap.any() else evidence.gaps > 0
 
 
 def cells_to_gap(evidence: Evidence) -> NDArray[np.intp]:
-    """Give how many cells each one is from one with something to fill, FARTHEST at most."""
+    """Give each cell's distance, in cells, to the nearest cell with a gap; FARTHEST at most."""
     return _distances(evidence.gaps > 0)
 
 
@@ -105,7 +105,7 @@ def _errors(harmonise: Harmoniser, tried: Sample) -> Array:
 
 
 def _moved(gap: NDArray[np.bool_], clear: NDArray[np.bool_], down: float, across: float) -> NDArray[np.bool_]:
-    """Give clear cells that the gaps would cover if they lay elsewhere, no more than leaves enough to fit on."""
+    """Give the clear cells that the moved gaps would cover, but leave enough clear cells for a fit."""
     rows, cols = gap.shape
     moved = np.roll(gap, (round(down * rows), round(across * cols)), axis=(0, 1)) & clear
     if not moved.any():  # gaps smaller than the way to clear ground: squares instead
@@ -121,7 +121,7 @@ def _moved(gap: NDArray[np.bool_], clear: NDArray[np.bool_], down: float, across
 
 
 def _distances(clear: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Give how many cells each one is from a clear one, FARTHEST at most."""
+    """Give each cell's distance, in cells, to the nearest clear cell; FARTHEST at most."""
     try:
         from scipy.ndimage import distance_transform_cdt
     except ImportError as error:
@@ -133,7 +133,7 @@ def _distances(clear: NDArray[np.bool_]) -> NDArray[np.intp]:
 
 
 def _expected(sums: Float64, counts: Float64, wanted: Float64) -> float:
-    """Give the mean error at the distances that are wanted; one where none was measured counts as the next nearer."""
+    """Give the mean error at the wanted distances; the next nearer one stands for a distance that was not measured."""
     known = np.flatnonzero(counts)
     means = sums[known] / counts[known]
     at = np.clip(np.searchsorted(known, np.arange(len(counts)), side="right") - 1, 0, len(known) - 1)

@@ -12,9 +12,9 @@ from attcr.dates.cells import Float32
 HALF_LIFE = 60
 """Days after which another date counts half."""
 OTHER_SIDE, AGAIN = 0.25, 0.05
-"""What a cell is worth that a chosen date sees already: from the other side in time, and from the same."""
+"""What a cell is still worth once a chosen date sees it: to a date on the other side in time, and on the same side."""
 LEAST = 0.01
-"""Part of the cloud that a date must add to be taken."""
+"""The smallest part of the cloud that a date must add to be taken."""
 
 
 def nearness(days: float) -> float:
@@ -23,11 +23,11 @@ def nearness(days: float) -> float:
 
 
 def choose_dates(cloud: NDArray[np.bool_], shares: Sequence[Float32], days: Sequence[float], most: int) -> list[int]:
-    """Give the places of at most so many dates that together see the most of the ground under cloud (h, w).
+    """Give the positions of the dates, `most` of them at most, that together see the most ground under cloud (h, w).
 
-    `shares` (h, w) say how much of each cell a date sees clearly, and `days` how far after the scene it is. First comes
-    the one that sees most of the cloud, then always the one that adds most. Of what is seen already, a date from the
-    other side in time adds a little, and one more from the same side less.
+    `shares` (h, w) say how much of each cell a date sees clearly, and `days` how many days after the scene it is. The
+    date that sees most of the cloud comes first, then each time the date that adds most. Where a chosen date already
+    sees the ground, a date on the other side in time still adds a little, and one on the same side less.
     """
     left = {i: np.where(cloud, share, 0).astype(np.float32) for i, share in enumerate(shares)}
     unseen = {side: cloud.astype(np.float32) for side in ("before", "after")}
@@ -48,7 +48,7 @@ def _side(days: float) -> str:
 
 
 def _adds(share: Float32, unseen: Mapping[str, Float32], days: float) -> float:
-    """Give how many cells a date adds, by what they are worth."""
+    """Give how many cells a date adds, each weighted by what it is worth."""
     own = unseen[_side(days)]
     other = unseen["before" if days > 0 else "after"]
     cells = share * (own * other + OTHER_SIDE * own * (1 - other) + AGAIN * (1 - own))

@@ -1,7 +1,7 @@
-"""A network that corrects harmonised references inside gaps, and how much of it is good for a scene.
+"""A network that corrects harmonised references inside gaps, and how much of its correction is used for a scene.
 
-The self-check hides clear ground of the scene itself, fills it with and without the network, and takes as much of the
-network as is best there.
+The self-check hides clear ground of the scene itself, fills it with and without the network, and takes the share of the
+correction that gives the smallest error there.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from attcr.errors import SceneError
 from attcr.sensors import S2_L1C_BANDS
 
 Network = Callable[[Float32], Float32]
-"""Planes (N, PLANES, h, w), as `see` gives them, to (N, 2 BANDS, h, w): corrections, then expected errors."""
+"""From planes (N, PLANES, h, w), as `see` gives them, to (N, 2 BANDS, h, w): corrections, then expected errors."""
 
 TILE, OVERLAP = 256, 64
-"""Pixels along a tile, as in training, and those that neighbours share and are blended over."""
+"""Side of a tile in pixels, as in training, and the pixels by which neighbours overlap and are blended."""
 LEAST_CLEAR = MUCH
 """Part of a tile, and of a scene, that must be clear in both dates for the network to be used."""
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""How much of the network the self-check may choose."""
+"""Shares of the network's correction that the self-check can choose."""
 SURE = 0.98
-"""What the error of hidden ground must be at most, beside that without the network, for the network to be used."""
+"""The network is used where it brings the error on hidden ground below this part of the error without it."""
 ROWS_CHECKED, TILES_CHECKED = 2, 4
-"""Rows of tiles, and tiles of each, that are looked at each time ground is hidden."""
+"""Rows of tiles, and tiles in each, that are tried each time ground is hidden."""
 CLASSICAL = (S2_L1C_BANDS.index("B10"),)
-"""Bands that the network sees and does not correct: it learnt nothing about cirrus."""
+"""Bands that the network sees and does not correct: it was not trained on cirrus."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Pair:
         return Pair(self.row, self.col + cols.start, *images, self.clear[:, cols], self.gap[:, cols])
 
     def hide(self, here: NDArray[np.bool_]) -> Pair:
-        """Give it with some of its clear ground among what is to be filled."""
+        """Give the same part with some of its clear ground marked as to be filled."""
         return replace(self, clear=self.clear & ~here, gap=self.gap | here)
 
     def harmonised(self, harmonise: Harmoniser) -> Float32:
@@ -98,7 +98,7 @@ class Corrector:
         ]
         out = self.network(np.stack([view.planes for view in views]))
         if not np.isfinite(out).all():
-            raise SceneError("The network that corrects references gave what is no number: compute in float32.")
+            raise SceneError("The network that corrects references gave NaN or infinite values: compute in float32.")
         kept = [at for at, slot in enumerate(self.slots) if slot not in CLASSICAL]
         return [
             view.corrected(one, base[known], self.slots)[kept]
@@ -117,7 +117,7 @@ class Tiles:
 
 
 def with_network(tuned: Tuned, evidence: Evidence, corrector: Corrector, tiles: Tiles) -> Tuned:
-    """Give a tuned reference with as much of the network as is best on hidden ground of the scene itself."""
+    """Give a tuned reference with the share of the network that is best on hidden ground of the scene itself."""
     checked = tuned.checked
     if evidence.common < LEAST_CLEAR or np.isnan(checked.error) or not corrector.corrected:
         return tuned
@@ -140,7 +140,7 @@ def with_network(tuned: Tuned, evidence: Evidence, corrector: Corrector, tiles: 
 
 
 def _checked_tiles(tiles: Tiles, hidden: NDArray[np.bool_], cells: Cells) -> Iterator[tuple[Pair, NDArray[np.bool_]]]:
-    """Give tiles with much hidden ground, and what of it is clear; only a few rows of tiles are read."""
+    """Give tiles with much hidden ground, and which of it is clear; only a few rows of tiles are read."""
 
     def inside(rows: slice, cols: slice) -> NDArray[np.bool_]:
         down, across = (np.arange(one.start, one.stop) // cells.size for one in (rows, cols))

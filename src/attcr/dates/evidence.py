@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from attcr.dates.cells import Array, Cells, Float32, Float64
 
 MOST_SAMPLES = 400_000
-"""Pixels that are kept of a pair of dates."""
+"""About the most pixels that are kept for a pair of dates."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Evidence:
 
     @property
     def planes(self) -> int:
-        """Sums that are kept of a cell."""
+        """Number of sums that are kept for each cell."""
         return 1 + 2 * self.bands + self.bands * (self.bands + 1) // 2 + self.bands**2
 
     @property
@@ -66,7 +66,7 @@ class Evidence:
     def add(
         self, top: int, reference: Float32, target: Float32, clear: NDArray[np.bool_], gap: NDArray[np.bool_]
     ) -> None:
-        """Take in rows from `top` on, which begins a row of cells: both dates (C, h, W), clear in both, and to fill."""
+        """Add rows from `top` on, the first of a row of cells: both dates (C, h, W), clear in both, and gaps (h, W)."""
         size = self.cells.size
         for first in range(0, clear.shape[0], size):
             rows = slice(first, first + size)

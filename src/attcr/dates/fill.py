@@ -1,4 +1,4 @@
-"""Fill gaps from harmonised references: the best one at each pixel, without a border that shows."""
+"""Fill gaps from harmonised references: the best reference at each pixel, without visible borders."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from attcr.dates.harmonise import METHODS, Harmoniser, Seen
 from attcr.errors import MissingExtraError
 
 EDGE = 24
-"""Pixels from its own clouds and its own end over which a reference gains weight: mask edges are seldom clear."""
+"""Pixels from its own clouds and edge over which a reference gains weight: the edges of masks are seldom clear."""
 PREFERENCE = 4
-"""How strongly a reference of a smaller expected error is preferred: its power."""
+"""A reference weighs its expected error to the power of minus this: small errors are strongly preferred."""
 CERTAIN = 1e-3
 """Expected error below which references count as equally good."""
 UNKNOWN = 0.05
-"""The error that is assumed of a reference that shares no clear ground with the target."""
+"""The expected error of a reference that shares no clear ground with the target."""
 SOFT = 8.0
-"""Standard deviation, in pixels, of the neighbourhood that the step at a border is taken from."""
+"""Standard deviation, in pixels, of the neighbourhood over which the step at a border is measured."""
 LARGEST_STEP = 0.05
-"""Reflectance by which a border is moved at most."""
+"""The largest reflectance by which values at a border are moved."""
 REACH = int(4 * SOFT + 0.5)
-"""Pixels from a gap whose values decide its border."""
+"""How far from a gap, in pixels, values affect its border."""
 MARGIN = EDGE + 1 + REACH
-"""Rows above and below that must be at hand for a result that does not depend on where strips end."""
+"""Rows that are needed above and below, so that the result does not depend on where strips end."""
 
 
 @dataclass(frozen=True)
 class Corrected:
-    """How much of a network is good for a reference."""
+    """How a network corrects a reference."""
 
     share: float
-    """How much of what the network adds is taken, up to 1."""
+    """The share of the network's correction that is used, up to 1."""
     error: float
     """The expected mean absolute error with it."""
     base: Harmoniser
-    """What the network adds to."""
+    """The harmonised reference that the network corrects."""
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """A reference with the way to the target's tones that was best on the scene itself."""
+    """A reference with the method that was best on the scene itself."""
 
     harmonise: Harmoniser
     checked: Checked
     corrected: Corrected | None = None
-    """What a network adds to it, where that is good for the scene."""
+    """How a network corrects it, where that makes the scene's error smaller."""
 
     @property
     def error(self) -> float:
@@ -62,12 +62,12 @@ class Tuned:
 
     @property
     def preference(self) -> float:
-        """How much it weighs beside other references."""
+        """Its weight relative to other references."""
         return float(np.float32(max(self.error, CERTAIN) / CERTAIN) ** -PREFERENCE)
 
 
 def tune(evidence: Evidence, methods: Sequence[str] = tuple(METHODS)) -> Tuned:
-    """Choose the best method by the self-check, and fit it on all that was seen."""
+    """Choose the best method by the self-check, and fit it on all the evidence."""
     checked = self_check(evidence, methods)
     return Tuned(METHODS[checked.method](Seen.of(evidence)), checked)
 
@@ -77,7 +77,7 @@ class Added:
     """What a network adds to a harmonised reference in some of the rows."""
 
     top: int
-    """The first of these rows, counted from the first of all."""
+    """The first of these rows, counted from the first row that `compose` gets."""
     values: Float32
     """(K, h, W), of some bands."""
     share: Float32
@@ -144,7 +144,7 @@ def compose(
 
 
 def _inwards(clear: NDArray[np.bool_]) -> Float32:
-    """Give how much pixels weigh by their distance to what is not clear: a little at its edge, 1 from EDGE on."""
+    """Give each pixel's weight by its distance to what is not clear: a little at the edge, 1 from EDGE on."""
     if clear.all():
         return np.ones(clear.shape, np.float32)
     try:
@@ -158,8 +158,8 @@ def _inwards(clear: NDArray[np.bool_]) -> Float32:
 def meet_border(filled: Filled, target: Float32, clear: NDArray[np.bool_]) -> Float32:
     """Give the filled values (C, h, W) moved so that they meet the target's clear pixels (h, W) around a gap.
 
-    What the two differ by just outside is carried inwards and fades within a few pixels; it is never more than
-    LARGEST_STEP. A network sees the border itself: as much as there is of it, the values stay.
+    The difference of the two just outside is carried inwards and fades within a few pixels; it is never more than
+    LARGEST_STEP. A network already sees the border: the larger its share in a pixel, the less the pixel is moved.
     """
     try:
         from scipy.ndimage import gaussian_filter

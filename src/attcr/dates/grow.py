@@ -1,7 +1,8 @@
-"""What a mask missed beside a gap: the fringe of a cloud, and its shadow, told by another date.
+"""Find what a mask missed beside a gap, the fringe of a cloud and its shadow, with the help of another date.
 
-A clear pixel that is far brighter than another date says, or far darker, may have changed; where it touches a gap, it
-is more likely under the same cloud. So gaps grow into such pixels, over a bounded distance.
+A clear pixel that is far brighter or far darker than on another date may have changed. Where it touches a gap, it is
+more likely under the same cloud. So gaps grow into such pixels, up to a limit. Thin cloud that gaps mostly surround
+becomes gap as well: what a network makes of such islands seldom fits what is filled around them.
 """
 
 from __future__ import annotations
@@ -19,19 +20,21 @@ from attcr.dates.harmonise import Harmoniser, Seen, copied, regression
 from attcr.errors import MissingExtraError
 
 FARTHEST = 48
-"""Pixels that a gap grows at most."""
+"""The most pixels by which a gap grows."""
 NEAR_CELLS = 3
-"""Cells around gaps that say nothing of the tones: what is missed lies there."""
+"""Cells around gaps that tones are not learnt from: what the mask missed lies there."""
 TIMES, LEAST = 3.0, 0.02
-"""Expected errors, and reflectance, beyond which a difference is no usual one."""
+"""A difference is suspicious beyond so many expected errors, and beyond this reflectance."""
 COPIED_ERROR = 0.02
-"""What counts as the expected error of a reference that is taken as it is."""
+"""The expected error of a reference that is taken as it is."""
+AROUND = 97
+"""Pixels along the square around a pixel under thin cloud that decides whether gaps surround it."""
 SOFT = 1.5
-"""Standard deviation, in pixels, of the neighbourhood that a difference is taken from."""
+"""Standard deviation, in pixels, of the neighbourhood over which a difference is averaged."""
 GREY = 0.6
-"""Light of a cloud in the blue beside that in the red at least; bare soil is brighter in the red."""
+"""The least that a cloud adds in the blue, relative to the red; bare soil is brighter in the red."""
 SHADE = 0.85
-"""What is left in the infrared under a shadow, at most."""
+"""The largest part of the near infrared that is left in a shadow."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Colours:
 
 
 class Suspected(NamedTuple):
-    """Pixels (h, W) that look other than the reference says."""
+    """Pixels (h, W) that differ too much from the reference."""
 
     hazy: NDArray[np.bool_]
     dark: NDArray[np.bool_]
@@ -52,16 +55,16 @@ class Suspected(NamedTuple):
 
 @dataclass(frozen=True)
 class Suspicion:
-    """A reference in the target's tones, as ground far from gaps tells them, and what differs from it too much."""
+    """A reference in the target's tones, learnt on ground far from gaps, and what differs from it too much."""
 
     harmonise: Harmoniser
     most: float
-    """Difference in reflectance from which on a pixel is not believed."""
+    """Difference in reflectance from which a pixel is suspicious."""
     colours: Colours
 
     @classmethod
     def of(cls, evidence: Evidence, checked: Checked, colours: Colours) -> Suspicion:
-        """Learn the tones from clear cells away from gaps; where there are too few, the reference is taken as it is."""
+        """Learn the tones on clear cells away from gaps; where there are too few, take the reference as it is."""
         near = cells_to_gap(evidence) <= NEAR_CELLS
         far = evidence.sums[0][~near].sum() / (evidence.cells.height * evidence.cells.width)
         if far < SOME or "regression" not in checked.errors:
@@ -71,7 +74,7 @@ class Suspicion:
         return cls(regression(Seen.of(evidence, near)), most, colours)
 
     def __call__(self, target: Float32, reference: Float32, known: NDArray[np.bool_], top: int) -> Suspected:
-        """Say which of the known pixels (h, W) are under haze or in shadow, by both dates (C, h, W)."""
+        """Say which of the known pixels (h, W) are under haze or in shadow, by comparing both dates (C, h, W)."""
         rows, cols = np.nonzero(known)
         chosen = [self.colours.blue, self.colours.red, self.colours.infrared]
         fitted = self.harmonise(reference[:, rows, cols], rows + top, cols)[chosen]
@@ -102,6 +105,26 @@ def grow(
     return reached & suspicious & ~gap
 
 
+def enclosed(gap: NDArray[np.bool_], thin: NDArray[np.bool_], valid: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Give the thin pixels around which gap is no less than clear ground, and at least a quarter of what is valid."""
+    if not (gap.any() and thin.any()):
+        return np.zeros_like(thin)
+    gaps, known = _count_around(gap & valid), _count_around(valid)
+    clear = _count_around(valid & ~gap & ~thin)
+    return thin & (gaps >= clear) & (4 * gaps >= known)
+
+
+def _count_around(plane: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Count the pixels that are set in the square of AROUND pixels around each, as far as the image goes."""
+    counts = plane.astype(np.int64)
+    for axis in (0, 1):
+        size, half = counts.shape[axis], AROUND // 2
+        sums = np.concatenate([np.zeros_like(counts.take([0], axis)), counts.cumsum(axis)], axis)
+        at = np.arange(size)
+        counts = sums.take(np.minimum(at + half + 1, size), axis) - sums.take(np.maximum(at - half, 0), axis)
+    return counts
+
+
 def _around(plane: Array) -> Float32:
     try:
         from scipy.ndimage import gaussian_filter
@@ -111,5 +134,5 @@ def _around(plane: Array) -> Float32:
     return smoothed
 
 
-MARGIN = FARTHEST + int(3.0 * SOFT + 0.5) + 1
-"""Rows above and below that must be at hand for a result that does not depend on where blocks end."""
+MARGIN = FARTHEST + AROUND // 2 + int(3.0 * SOFT + 0.5) + 1
+"""Rows that are needed above and below, so that the result does not depend on where blocks end."""

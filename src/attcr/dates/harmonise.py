@@ -1,7 +1,7 @@
-"""Harmonise: give a reference the tones of the target, by what both show where both are clear.
+"""Harmonise: give a reference the tones of the target, fitted where both are clear.
 
-Each method takes the evidence and gives a function of pixels: the reference's values (C, N) with their rows and
-columns to (C, N) as the target would have them. All values are reflectance.
+Each method takes the evidence and gives a function of pixels. It takes the reference's values (C, N) with their rows
+and columns, and gives the values (C, N) that the target would show. All values are reflectance.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ Harmoniser = Callable[[Float32, Array, Array], Float32]
 """Values (C, N), their rows and columns -> values (C, N)."""
 
 CLASSES = 8
-"""Kinds of ground that are told apart by their reflectance in the reference."""
+"""Number of kinds of ground, which differ by their reflectance in the reference."""
 FEWEST = 200
-"""Pixels of a class for a fit of its own."""
+"""The fewest pixels of a kind of ground for its own fit."""
 SLACK = 1e-5
-"""Variance of reflectance below which a local slope is mostly that of the whole image."""
+"""Variance of reflectance below which a local slope is mostly the slope of the whole image."""
 SORTED = 8_000
-"""Pixels that kinds of ground are found among, about."""
+"""About how many pixels the kinds of ground are found from."""
 STEPS = 256
-"""Quantiles that histograms are matched by."""
+"""Number of quantiles at which histograms are matched."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Evidence without what is hidden, shared by the methods."""
+    """Evidence without the hidden cells, shared by the methods."""
 
     cells: Cells
     sums: Float64
@@ -47,7 +47,7 @@ class Seen:
 
     @classmethod
     def of(cls, evidence: Evidence, hidden: NDArray[np.bool_] | None = None) -> Seen:
-        """Take evidence but for hidden cells."""
+        """Take the evidence except for hidden cells."""
         sample = evidence.sample()
         if hidden is None:
             return cls(evidence.cells, evidence.sums, sample)
@@ -154,7 +154,7 @@ def by_class(seen: Seen) -> Harmoniser:
 
 
 def similar(seen: Seen) -> Harmoniser:
-    """Add what pixels of the same kind nearby changed by, the nearer the more."""
+    """Add the change of nearby pixels of the same kind; nearer ones count more."""
     sample, cells = seen.sample, seen.cells
     kinds = Kinds.among(sample.reference, 2 * CLASSES)
     told = kinds.of(sample.reference)
@@ -267,8 +267,8 @@ METHODS: dict[str, Callable[[Seen], Harmoniser]] = {
 def window_fit(reference: Float32, target: Float32, clear: NDArray[np.bool_], window: int = 65) -> Float32:
     """Give a whole reference (C, H, W) fitted to the target in a square window around each pixel.
 
-    The plain form of `local`, for images in memory: a slope that leans to the whole image's where the window is
-    flat, and the whole image's line where it holds few clear pixels.
+    The plain form of `local`, for images in memory. Where the window is flat, the slope moves towards that of the whole
+    image; where it holds few clear pixels, the fit of the whole image is used.
     """
     try:
         from scipy.ndimage import uniform_filter

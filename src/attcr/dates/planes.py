@@ -1,8 +1,8 @@
 """What a network that corrects harmonised references sees of a gap, and what its numbers mean.
 
-All numbers are in units of the pair itself: bands by their mean and spread in the image, what is known of the error by
-its mean where both dates are clear. So a place, its tones and its season cannot be learnt by heart, and what comes
-out is a share of the error that there is.
+All numbers are relative to the pair itself: bands to their mean and spread in the image, errors to the mean error where
+both dates are clear. So the network cannot memorise a place, its tones or its season, and its output is relative to
+the error that harmonising left.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PLANES = 4 * BANDS + 3
 """Harmonised, reference, error where it is known, presence; then clear, to fill, and how good the fit is."""
 LEAST_ERROR = 1e-3
 FARTHEST = 4.0
-"""Spreads or mean errors beyond which a number is cut."""
+"""Numbers are clipped at so many spreads or mean errors."""
 
 
 @dataclass(frozen=True)

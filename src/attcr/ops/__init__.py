@@ -1,12 +1,12 @@
-"""Triangular attention as pure functions of tensors; here alone is chosen which implementation runs.
+"""Triangular attention as pure functions of tensors. This file alone chooses which implementation runs.
 
 | name | what |
 |---|---|
 | naive | the definition: quadratic, masked, obvious |
-| plain | chunk by chunk in ordinary tensor operations: the explanation, what is exported, and for GPUs without Triton |
+| plain | chunk by chunk in ordinary tensor operations: easy to read; for export, and for GPUs without Triton |
 | chunked | linear time, its own backward, memory reused: the default where there is no kernel |
 | kernel | compiled code of the wheel: the default on CPUs with AVX2 or AVX-512; ATTCR_KERNEL=0 turns it off |
-| triton | a few launches whatever the number of tokens: the default on GPUs of NVIDIA and AMD |
+| triton | a few launches for any number of tokens: the default on NVIDIA and AMD GPUs |
 """
 
 from collections.abc import Iterator
@@ -43,9 +43,9 @@ Implementation = Literal["naive", "plain", "chunked", "kernel", "triton"]
 Choice = Literal["auto", "naive", "plain", "chunked", "kernel", "triton"]
 
 TRITON = find_spec("triton") is not None
-"""Whether Triton is installed; it is imported for the first tokens on a GPU."""
+"""Whether Triton is installed; it is imported when the first tokens on a GPU arrive."""
 MOST_PLAIN = 2**20
-"""Tokens of all heads that the plain operator may take unasked: it needs about 4 KiB for each."""
+"""The most tokens, over all heads, for which "auto" takes the plain operator: it needs about 4 KiB for each."""
 
 
 def _run_triton(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -78,9 +78,9 @@ def triangular_attention(q: Tensor, k: Tensor, v: Tensor, *, impl: Choice = "aut
 
     q, k, v are (B, heads, N, d) before the feature map, all of one shape and dtype; heads is even. The first half
     of the heads sees what comes before (lower triangle), the second half what comes after (upper triangle). The
-    output has the shape and dtype of v; by chunked, kernel and triton it lies in memory as (B, N, heads, d).
+    output has the shape and dtype of v; chunked, kernel and triton lay it out in memory as (B, N, heads, d).
 
-    `impl` names an implementation; "auto" leaves it to `using`, and without that to what is fastest here.
+    `impl` names an implementation. "auto" takes the one that `using` set, or else the fastest one here.
     """
     if q.dim() != 4 or q.shape != k.shape or q.shape != v.shape:
         raise ShapeError(
@@ -105,30 +105,30 @@ def chosen(q: Tensor, *, impl: Choice = "auto") -> Implementation:
     if name == "kernel" and not kernel.serves(q):
         if not kernel.LANES:
             raise ConfigError(
-                "impl='kernel' came, and no compiled operator is installed or this processor cannot run it"
+                "impl='kernel' needs the compiled operator, which is not installed or cannot run on this processor"
             )
         raise ConfigError(
-            f"impl='kernel' came with tokens of {q.shape[3]} numbers, {q.dtype} on {q.device.type}; it takes "
+            f"impl='kernel' got heads of {q.shape[3]} numbers, {q.dtype} on {q.device.type}; it takes "
             f"{', '.join(map(str, kernel.SIZES))} numbers, float32 or bfloat16 on the CPU. Use 'auto' or 'chunked'"
         )
     if name == "triton" and not _triton_serves(q):
         if not TRITON:
-            raise ConfigError("impl='triton' came, and Triton is not installed: pip install triton, or use 'auto'")
+            raise ConfigError("impl='triton' needs Triton, which is not installed: pip install triton, or use 'auto'")
         raise ConfigError(
-            f"impl='triton' came with tokens of {q.shape[3]} numbers, {q.dtype} on {q.device.type}; it takes up to 64 "
-            "numbers, float32, bfloat16 or float16 on GPUs of AMD and, from sm_80 on, NVIDIA. Use 'auto' or 'plain'"
+            f"impl='triton' got heads of {q.shape[3]} numbers, {q.dtype} on {q.device.type}; it takes up to 64 "
+            "numbers, float32, bfloat16 or float16, on AMD GPUs and on NVIDIA GPUs from sm_80 on. Use 'auto' or 'plain'"
         )
     return name
 
 
 def _fastest(q: Tensor) -> Implementation:
-    """What is chosen where nothing is named."""
+    """The implementation that "auto" takes where `using` set none."""
     if q.device.type not in ("cuda", "mps"):
         return "kernel" if kernel.serves(q) else "chunked"
     if q.device.type == "cuda" and _triton_serves(q):
         return "triton"
     batch, heads, tokens, _ = q.shape
-    free = not isinstance(tokens, int)  # in a graph for any number of them, where none can be compared
+    free = not isinstance(tokens, int)  # the graph is traced for any number of tokens: there is none to compare
     return "plain" if free or batch * heads * tokens <= MOST_PLAIN else "chunked"
 
 
@@ -146,14 +146,14 @@ _triton_takes._dynamo_marked_constant = True  # type: ignore[attr-defined]  # it
 
 
 def operator_name(device: str, dtype: str) -> Implementation:
-    """The implementation for a device ("cpu", "cuda:0") and dtype ("float32", "bfloat16"), to be kept with a result.
+    """The implementation for a device ("cpu", "cuda:0") and dtype ("float32", "bfloat16"), to record with a result.
 
-    "kernel" means the compiled operator for all heads that it serves and "chunked" for the others, which is settled
-    by the network; so does "triton", with "plain" for the others.
+    "kernel" stands for the compiled operator on all heads that it can take and "chunked" on the others; the network
+    decides which heads there are. In the same way "triton" stands for Triton and "plain".
     """
     kind = getattr(torch, dtype, None)
     if not isinstance(kind, torch.dtype):
-        raise ConfigError(f"dtype came as {dtype!r}; expected torch's name of one, as 'float32' or 'bfloat16'")
+        raise ConfigError(f"dtype is {dtype!r}; expected the name of a torch dtype, such as 'float32' or 'bfloat16'")
     name = _region_now()
     if name != "auto":
         return name
@@ -167,15 +167,15 @@ def operator_name(device: str, dtype: str) -> Implementation:
 
 @contextmanager
 def using(impl: Choice) -> Iterator[None]:
-    """Let every call in this thread that leaves the choice to "auto" run one implementation, as long as this is open.
+    """Inside this block, every call in this thread that leaves the choice to "auto" runs the given implementation.
 
-    "plain" and "naive" leave no operator of attcr in the graph, depthwise convolutions included:
+    "plain" and "naive" put no operator of attcr into a graph, not even for depthwise convolutions:
 
         with using("plain"):
             program = torch.export.export(network, (image,), dynamic_shapes=...)
 
-    Checkpointed blocks run again in the backward: keep that inside too. What torch.compile made keeps the choice it
-    was made with.
+    Checkpointed blocks run again in the backward pass: keep that inside too. What torch.compile has compiled keeps
+    the implementation it was compiled with.
     """
     _check(impl)
     before = _region.set(impl)
@@ -202,7 +202,7 @@ def _check(impl: str) -> None:
 
 
 def _no_autocast(q: Tensor) -> AbstractContextManager[object]:
-    """Keep sums in float32 that autocast would make in bfloat16; nothing where it is off, so that no graph shows it."""
+    """Keep sums in float32 where autocast would use bfloat16. If it is off, do nothing, so that no graph shows it."""
     kind = q.device.type
     on = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
     return torch.autocast(kind, enabled=False) if on else nullcontext()

@@ -1,19 +1,19 @@
 """Triangular attention in linear time and memory, in plain PyTorch, with its own backward.
 
-The tokens are cut into chunks of CHUNK and the chunks into blocks. Inside a chunk the masked product is done by
-its definition; what lies before the chunk enters through its state, the sum of phi(k)^T v. The states of a block
-are summed by one product with a triangle of ones and carried from block to block, so no more than one block of
-states exists at a time. A block fits into the processor's cache: the feature map, masks and divisions never
-travel to memory. The normaliser is one more column of v, of ones, so each product gives both.
+Read plain.py first: it makes the same sum without blocks, steps and rooms.
 
-Both directions go side by side, one from the first block on, the other from the last: each step handles a block
-of the heads that look back and the mirror block of those that look ahead, of as many items of the batch as make
-the step worth its calls.
+The tokens are cut into chunks of CHUNK tokens, and the chunks are grouped into blocks. Inside a chunk the masked
+product is computed by its definition. What lies before the chunk enters through its state, the sum of phi(k)^T v.
+One product with a triangle of ones sums the states of a block, and the sum is carried from block to block, so that
+only one block of states exists at a time. A block fits into the processor's cache: the feature map, the masks and
+the divisions need no trip to memory. The normaliser is one more column of v, of ones, so each product gives both.
 
-The backward walks the steps from the last to the first and recomputes all but the output, the normaliser and the
-state that each step began with (about d*d numbers per block of tokens).
+Both directions are computed side by side, one from the first block on, the other from the last one. Each step
+handles one block for the heads that look back and the mirrored block for the heads that look ahead. A step takes as
+many items of the batch as it needs to be worth its calls.
 
-plain.py is the same sum without blocks, steps and rooms: read it first.
+The backward pass walks the steps from the last to the first. It recomputes everything except the output, the
+normaliser and the state that each step began with (about d*d numbers per block of tokens).
 """
 
 # B batch, I items handled at once, h heads, N tokens, d head dim, w > d width of v with its column of ones,
@@ -31,7 +31,7 @@ CHUNK = 64
 BLOCK = 64 * CHUNK
 """Tokens of one head in a block, at most."""
 STEP = 2**20
-"""Numbers of q in a step, about: items of the batch are taken together up to it."""
+"""About how many numbers of q a step takes; items of the batch are taken together until there are so many."""
 
 
 def _wide(x: Tensor) -> torch.dtype:
@@ -40,7 +40,7 @@ def _wide(x: Tensor) -> torch.dtype:
 
 
 def _width(dim: int) -> int:
-    """Columns of v with its ones, filled up to what matrix products like."""
+    """Columns of v with its ones, filled up to a multiple of 8, which matrix products do fastest."""
     return dim // 8 * 8 + 8
 
 
@@ -54,10 +54,10 @@ _kept = threading.local()
 
 
 def _rooms(like: Tensor, *shapes: tuple[int, ...]) -> list[Tensor]:
-    """Uninitialised wide tensors, on the CPU cut from a buffer that the thread keeps from call to call.
+    """Uninitialised wide tensors. On the CPU they are cut from a buffer that the thread keeps from call to call.
 
-    Fresh memory is handed out page by page as it is first touched, which for a step's rooms takes longer than the
-    step itself. Other devices have an allocator that does this.
+    The system hands out fresh memory page by page as it is first touched, which takes longer than the step itself.
+    Other devices have an allocator that keeps memory.
     """
     sizes = [math.prod(shape) for shape in shapes]
     buffer: Tensor | None = getattr(_kept, "buffer", None)
@@ -76,8 +76,8 @@ Sides = tuple[Tensor, Tensor]
 class _Steps:
     """The walk over the blocks of a batch: which views each step reads and writes, and its masks.
 
-    Blocks are alike in size: the last is filled up with zeros, which no token sees. Views are made once for all
-    steps, since making them costs as much as many a product here.
+    All blocks have one size: the last is filled up with zeros, which no token sees. The views are made once for all
+    steps, since making them costs as much as many of the products here.
     """
 
     def __init__(self, like: Tensor) -> None:
@@ -127,7 +127,7 @@ class _Steps:
         return steps
 
     def mask(self, weights: Tensor) -> None:
-        """Keep of (G, M, c, c), in place, what a token may see."""
+        """Set to 0, in place, what a token of (G, M, c, c) may not see."""
         weights.view(2, -1, CHUNK, CHUNK).mul_(self._triangles)
 
     def sum_before(self, x: Tensor, carry: Tensor, out: Tensor) -> None:
@@ -135,7 +135,7 @@ class _Steps:
         torch.baddbmm(carry.flatten(1).unsqueeze(1), self._before, x.flatten(2), out=out.flatten(2))
 
     def sum_after(self, x: Tensor, carry: Tensor, out: Tensor) -> None:
-        """Do as `sum_before` in the direction of the backward."""
+        """Do what `sum_before` does, in the direction of the backward pass."""
         torch.baddbmm(carry.flatten(1).unsqueeze(1), self._after, x.flatten(2), out=out.flatten(2))
 
     def step_on(self, x: Tensor, sums: Tensor, carry: Tensor, ends: tuple[int, int]) -> None:
@@ -174,7 +174,7 @@ def scan(q: Tensor, k: Tensor, v: Tensor, carry: Tensor) -> tuple[Tensor, Tensor
     """Attend within a stretch of a longer sequence; give the output and the carry with this stretch added.
 
     `carry` holds, for the heads that look back, what lies before the stretch, and for those that look ahead,
-    what lies after it. A sequence may so be cut anywhere.
+    what lies after it. So a sequence may be cut anywhere.
     """
     out, z, states = _empty_results(q, k, v)
     _scan_into(q, k, v, carry, out, z, states)

@@ -24,8 +24,8 @@ def split_depthwise_conv(x: Tensor, weight: Tensor) -> Tensor:
 class _Depthwise(torch.autograd.Function):
     """For kernels above 3 x 3, where oneDNN's gradient to the weights takes 20 to 60 times as long as for 3 x 3.
 
-    The gradient to the input is the convolution of the gradient with the turned kernel. The gradient to the
-    weights is put together from those of 3 x 3 kernels, each the corner of a shifted image.
+    The gradient to the input is the convolution of the gradient with the kernel turned by 180 degrees. The gradient
+    to the weights is put together from gradients to 3 x 3 kernels, one for each shift of the image.
     """
 
     @staticmethod
@@ -70,7 +70,7 @@ def compiled_serves(x: Tensor, weight: Tensor) -> bool:
 
 
 def compiled_depthwise_conv(x: Tensor, weight: Tensor) -> Tensor:
-    """The same, with a backward of compiled code for what it `compiled_serves`."""
+    """The same, with a compiled backward; for images and kernels that `compiled_serves` accepts."""
     return _Compiled.apply(x, weight)  # type: ignore[no-any-return, no-untyped-call]
 
 

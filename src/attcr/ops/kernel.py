@@ -1,7 +1,8 @@
 """The operator as compiled code that comes with the wheel: the default on CPUs with AVX2 or AVX-512.
 
-Chunk by chunk as in `plain`, with the chunk in registers and the sums compensated: rounding does not grow with the
-number of tokens. Where there is no compiled code for this machine (`attcr.compiled`), the chunked operator runs.
+It works chunk by chunk as `plain` does, with the chunk in registers. The sums are compensated: the rounding error does
+not grow with the number of tokens. Where there is no compiled code for this machine (`attcr.compiled`), the chunked
+operator runs.
 """
 
 import torch
@@ -16,7 +17,7 @@ DTYPES = (torch.float32, torch.bfloat16)
 
 
 def serves(q: Tensor) -> bool:
-    """Whether the kernel can take tokens like q; no where their number is free in a graph that is being exported."""
+    """Whether the kernel can take tokens like q; it cannot in an exported graph for any number of tokens."""
     here = LANES > 0 and q.device.type == "cpu"
     return here and q.dtype in DTYPES and q.shape[3] in SIZES and isinstance(q.shape[2], int)
 

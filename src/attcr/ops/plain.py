@@ -22,7 +22,7 @@ CHUNK = 64
 
 
 def plain_triangular_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Linear in time and memory, on any device, by no operator of ours; shapes as `triangular_attention`."""
+    """Linear in time and memory, on any device, with torch's operators alone; shapes as `triangular_attention`."""
     n, dim = q.shape[2:]
     wide = torch.float64 if q.dtype == torch.float64 else torch.float32
     phi_q, phi_k = _chunks(_phi(q.to(wide))), _chunks(_phi(k.to(wide)))  # B, h, M, c, d
@@ -36,7 +36,7 @@ def plain_triangular_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def _phi(x: Tensor) -> Tensor:
-    """ELU + 1, written so that nothing is lost far below zero."""
+    """ELU + 1, written so that values far below zero keep their precision."""
     return F.relu(x) + x.clamp(max=0).exp()
 
 
@@ -47,10 +47,10 @@ def _turn(x: Tensor) -> Tensor:
 
 
 def _chunks(x: Tensor) -> Tensor:
-    """Cut turned (B, h, N, j) into (B, h, M, c, j), filled up with zeros, which add nothing, to one chunk too many.
+    """Cut turned (B, h, N, j) into (B, h, M, c, j), filled up with zeros to one chunk more than needed.
 
-    That chunk is also for torch.export: no number of tokens then makes M = 1 or leaves nothing to fill up, which
-    would be cases of their own in a graph for any size.
+    Zeros add nothing to the sums. The extra chunk is also for torch.export: with it M is never 1, and there is always
+    something to fill up. A graph for any size would otherwise need branches for these cases.
     """
     n = x.shape[2]
     count = (n + CHUNK - 1) // CHUNK + 1

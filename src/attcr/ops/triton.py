@@ -2,13 +2,13 @@
 
 The tokens of a head are cut into segments and those into chunks. What a token sees inside its chunk is a small masked
 product; what lies before the chunk enters through a state, the sum of phi(k)^T v and of phi(k), which a program keeps
-in registers while it walks its segment. So that all segments can go at once, a first launch sums up each segment, a
-second adds these sums up in the head's direction, and a third starts each segment with the sum of those before it.
-The backward needs the same sums for the gradient to q. Those to k and v are sums over the tokens that see a token, so
-there phi(q)^T dn is summed instead, from the other end.
+in registers while it walks its segment. So that all segments can run at once, a first launch sums each segment, a
+second adds up these sums in the head's direction, and a third starts each segment with the sum of those before it.
+The backward pass needs the same sums for the gradient to q. The gradients to k and v are sums over the tokens that see
+a token, so phi(q)^T dn is summed instead, starting from the other end.
 
 All sums are made in float32, whatever the type of the tokens. Nothing here waits for the GPU, and no shape depends on
-which GPU it is: a graph may be traced elsewhere, and captured.
+which GPU it is: a graph may be traced on another machine, and captured.
 """
 
 # B batch, h heads, N tokens, d head dim, lane = one head of one item, P = d filled up to a power of two
@@ -28,13 +28,13 @@ from attcr.ops.naive import EPS
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 WIDEST = 64
-"""The most numbers of a head: more do not fit into registers."""
+"""The most numbers that a head may have: more do not fit into registers."""
 SHORTEST, LONGEST = 64, 4096
-"""Tokens of a segment, a power of two times the first."""
+"""The fewest and the most tokens of a segment; lengths are the first times a power of two."""
 PROGRAMS = 512
-"""Programs that fill a GPU: segments are as long as leaves about so many."""
+"""Programs that fill a GPU: segments are made so long that there are about so many."""
 ROWS, COLUMNS = 64, 64
-"""States, and numbers of each, that the launch between takes at a time."""
+"""States, and numbers of each, that the second launch takes at a time."""
 
 _EPS = tl.constexpr(EPS)
 _jit: Callable[[Callable[..., Any]], Any] = triton.jit(
@@ -51,7 +51,7 @@ class Target:
     """Of the compute capability: 8 for sm_80 to sm_89."""
 
     def serves(self) -> bool:
-        """Whether the kernels run there; NVIDIA's before sm_80 have no tf32."""
+        """Whether the kernels run there; NVIDIA GPUs before sm_80 have no tf32."""
         return self.maker == "hip" or self.major >= 8
 
     def chunk(self, dtype: torch.dtype) -> int:
@@ -73,7 +73,7 @@ class Target:
 
 @cache
 def target_of(device: torch.device) -> Target:
-    """The kind of GPU behind a device; a new one of NVIDIA where there is none, as when a graph is traced elsewhere."""
+    """The kind of GPU behind a device; a recent NVIDIA one where there is none, as when a graph is traced elsewhere."""
     if torch.version.hip:
         return Target("hip", 9)
     return Target("cuda", torch.cuda.get_device_capability(device)[0] if torch.cuda.is_available() else 9)
@@ -123,7 +123,7 @@ def _attend_backward(
     """Give the gradients to q, k and v; the formulas are beside `chunked._attend_backward`.
 
     dz = -dn . n / z, and dn . n is phi(q) . u with u = sum_j phi(k_j) (v_j . dn), the first part of the gradient to q.
-    So that comes first and leaves dz to the others, not rounded as the output is.
+    So the gradient to q comes first and hands dz on to the others, without the rounding that the output has.
     """
     dq, dk, dv = _empty_grads(grad, q, k, v, z, before)
     q, k, v, grad, z, before = *map(_dense, (q, k, v, grad)), z.contiguous(), before.contiguous()
@@ -222,7 +222,7 @@ def _at(
     x: tl.tensor, item: tl.tensor, head: tl.tensor, first: tl.tensor, row: tl.tensor, number: tl.tensor,
     x_b: tl.tensor, x_h: tl.tensor, x_n: tl.tensor,
 ) -> tl.tensor:  # fmt: skip
-    """Where the numbers of a chunk lie; 64 bits up to its first token, 32 from there, for these fill registers."""
+    """Where the numbers of a chunk lie: 64 bits up to its first token, 32 from there on, to save registers."""
     return x + item * x_b + head * x_h + first.to(tl.int64) * x_n + (row[:, None] * x_n + number[None, :])
 
 
@@ -241,7 +241,7 @@ def _read_phi(
     x: tl.tensor, item: tl.tensor, head: tl.tensor, first: tl.tensor, row: tl.tensor, number: tl.tensor,
     x_b: tl.tensor, x_h: tl.tensor, x_n: tl.tensor, tokens: tl.tensor, D: tl.constexpr,
 ) -> tl.tensor:  # fmt: skip
-    """As `_read`, phi of the tokens; phi(0) is 1, so what is past the last is made 0 again."""
+    """Give phi of what `_read` gives. As phi(0) is 1, what lies past the last token is set to 0 again."""
     phi = _phi(_read(x, item, head, first, row, number, x_b, x_h, x_n, tokens, D))
     return tl.where((first + row < tokens)[:, None] & (number < D)[None, :], phi, 0.0)
 
@@ -479,7 +479,7 @@ def _give_dk_dv(
 ) -> None:  # fmt: skip
     """Write the gradients to k and v of each segment: sums over the tokens that see a token, from the other end.
 
-    Both need the same state, but a program that made both would not have registers enough: each makes one.
+    Both need the same state, but a program that made both would run out of registers: each makes one.
     """
     if tl.program_id(2) == 0:
         _give_dk(

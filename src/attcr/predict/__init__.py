@@ -13,13 +13,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from attcr.errors import ConfigError
-from attcr.predict.predictor import Float32, Predictor
+from attcr.predict.predictor import Float32, Predictor, eight_views
 from attcr.weights import WeightsHeader, find_weights, read_header
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["Backend", "Float32", "Predictor", "multiplies_bfloat16", "open_predictor", "read_about", "settle_dtype"]
+__all__ = [
+    "Backend",
+    "Float32",
+    "Predictor",
+    "eight_views",
+    "multiplies_bfloat16",
+    "open_predictor",
+    "read_about",
+    "settle_dtype",
+]
 
 Backend = Literal["auto", "torch", "onnxruntime", "openvino"]
 """What computes; auto leaves it to the file: .onnx to ONNX Runtime, .xml to OpenVINO, else torch."""

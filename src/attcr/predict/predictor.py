@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -33,6 +33,20 @@ class Predictor(Protocol):
         Where the network changes nothing, the band's plane comes back to the bit. With `spec.spread`, a plane for each
         band follows: the logarithm of its expected absolute error.
         """
+
+
+def eight_views(predict: Callable[[Float32], Float32], x: Float32) -> Float32:
+    """Give what `predict` makes of `x` (B, C, H, W) and of its seven other flips and turns, each turned back.
+
+    The first of the (8, B, C, H, W) is that of `x` as it is.
+    """
+    views = []
+    for flip in (False, True):
+        for turns in range(4):
+            seen = np.rot90(x[..., ::-1] if flip else x, turns, (2, 3))
+            back = np.rot90(predict(np.ascontiguousarray(seen)), -turns, (2, 3))
+            views.append(back[..., ::-1] if flip else back)
+    return np.stack(views)
 
 
 def without_gain(spec: InputSpec, x: Float32, y: Float32) -> Float32:

@@ -125,7 +125,7 @@ def restore_tiles(
     predictor = open_predictor(model, device=options.device, dtype=options.dtype, backend=options.backend)
     product = options.named_sensor() or recognise({}, image.dtype, (1.0,), (0.0,))
     if product is None:
-        raise SceneError(f"{image.dtype} values could be any product's: give RestoreOptions(sensor=...).")
+        raise SceneError(f"{image.dtype} values could come from any product: give RestoreOptions(sensor=...).")
     places = _places(image, predictor.spec, product, bands)
     slots = [slot for slot in predictor.spec.bands if slot.name in places]
     names = [slot.name for slot in slots]

@@ -18,7 +18,7 @@ from attcr.dates.correct import Pair, Tiles, with_network
 from attcr.dates.evidence import Evidence
 from attcr.dates.fill import MARGIN, REACH, Tuned, compose, meet_border, tune
 from attcr.dates.grow import MARGIN as GROW_MARGIN
-from attcr.dates.grow import Colours, Suspicion, grow
+from attcr.dates.grow import Colours, Suspicion, enclosed, grow
 from attcr.errors import MissingExtraError
 from attcr.products import band_names, find_band
 from attcr.restore.corrections import Corrections, tiles_over
@@ -127,7 +127,9 @@ class Filler:
                 hazy, dark = doubt(rows.values, shown, (rows.clear | thin) & sound, first)
                 agreed &= ~sound | dark | (hazy & rows.clear)
                 seen |= sound
-            grown[top:bottom] = np.packbits(grow(gap, agreed & seen, thin)[top - first : bottom - first], axis=1)
+            more = grow(gap, agreed & seen, thin)
+            more |= enclosed(gap | more, thin & seen, rows.valid)
+            grown[top:bottom] = np.packbits(more[top - first : bottom - first], axis=1)
         self._grown = grown if grown.any() else None
         return self._grown is not None
 

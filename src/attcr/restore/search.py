@@ -1,4 +1,4 @@
-"""References that are searched for: other dates of a STAC item that see the ground under its clouds."""
+"""Search for references: other dates of a STAC item that see the ground under its clouds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from attcr.scenes.pystac_client import search_items
 from attcr.scenes.scene import Scene
 
 MOST_FOUND = 500
-"""Items that are taken of a search."""
+"""The most items that are taken from a search."""
 
 _log = logging.getLogger(__name__)
 
@@ -40,8 +40,8 @@ def search_references(
 ) -> tuple[str, ...]:
     """Give the addresses of other dates that see the ground under a scene's clouds best, the best one first.
 
-    They are of the item's own collection, at most so many, and within so many days of it. None are needed where the
-    scene's mask shows no cloud that is filled.
+    They come from the item's own collection and lie within `days` of it, `most` at most. Where the scene's mask shows
+    no cloud to fill, the list is empty.
     """
     origin = origin_of(source)
     cloud = _cloud(scene, mask, thick_only)
@@ -51,7 +51,7 @@ def search_references(
     _, box = footprint(scene.profile)
     if told_by != "item" or box is None:
         raise SceneError(
-            f"{redact(source)} tells no date or no place, so that other dates cannot be searched for: name them with "
+            f"{redact(source)} has no date or no location, so attcr cannot search for other dates: name them with "
             "`references`."
         )
     first, last = (taken + timedelta(days=shift) for shift in (-days, days))
@@ -82,7 +82,7 @@ def _tell(source: str, found: Sequence[Candidate], chosen: Sequence[Candidate], 
 
 
 def _cloud(scene: Scene, mask: str, thick_only: bool) -> NDArray[np.bool_]:
-    """Give the cells that are to be filled; all of them where only a detector could tell."""
+    """Give the cells to be filled; all cells where only a detector could say which."""
     name = mask.partition("=")[0]
     href = mask_file(scene, mask)
     if href is None:

@@ -1,4 +1,4 @@
-"""Several dates of one place in memory: one of them filled from the others, as a scene is from its references."""
+"""Several dates of one place in memory: one of them is filled from the others, as a scene is from its references."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from attcr.sensors import Sensor
 
 @dataclass(frozen=True)
 class FilledDate:
-    """One date without cloud, where another one saw the ground."""
+    """One date with its clouds filled wherever another date saw the ground."""
 
     image: Array
-    """(C, H, W), in the type that came."""
+    """(C, H, W), in the type of the images given."""
     quality: NDArray[np.uint8]
     """(H, W): 0 no data, 1 original, 5 cloud left, 6 from another date."""
     days: NDArray[np.int16]
-    """(H, W): days to the date that a pixel is from; -32768 elsewhere."""
+    """(H, W): days to the date that a pixel was taken from; -32768 elsewhere."""
 
 
 def fill_date(
@@ -45,11 +45,11 @@ def fill_date(
     options: RestoreOptions,
     network: ReferenceNetwork | None = None,
 ) -> FilledDate:
-    """Give the date at a place among others with what is under its clouds from them.
+    """Give one of several dates, with the ground under its clouds taken from the others.
 
-    Images are (C, H, W) on one grid, clouds (H, W) as `restore_array` takes them, and days are counted from any one.
-    Of the other dates up to three are taken that see most of the ground, or as many as `references="auto:5"` says.
-    `network` corrects them (`open_network`).
+    Images are (C, H, W) on one grid, clouds (H, W) as `restore_array` takes them, and days are counted from any day.
+    The three dates that see most of the ground are used, or as many as `references="auto:5"` says. `network` corrects
+    them (`open_network`).
     """
     dates = [_Date.of(image, mask, options) for image, mask in zip(images, clouds, strict=True)]
     target = dates[at]
@@ -76,7 +76,7 @@ def fill_date(
 
 
 def open_network(dtype: np.dtype[Any], names: Sequence[str], options: RestoreOptions) -> ReferenceNetwork | None:
-    """Give the network that corrects dates of these bands, or None: as `restore_scene` does for a scene."""
+    """Give the network that corrects dates with these bands, or None, as `restore_scene` does for a scene."""
     product = options.named_sensor() or recognise({}, dtype, (1.0,), (0.0,))
     if product is None or options.reference_fill == "classical":
         return None
@@ -100,7 +100,7 @@ class _Date(ArrayRows):
             )
         product = options.named_sensor() or recognise({}, image.dtype, (1.0,), (0.0,))
         if product is None:
-            raise SceneError(f"{image.dtype} values could be any product's: give RestoreOptions(sensor=...).")
+            raise SceneError(f"{image.dtype} values could come from any product: give RestoreOptions(sensor=...).")
         told = clouds * THIN if clouds.dtype == bool else np.clip(np.nan_to_num(clouds), CLEAR, THICK)
         bands = [Band("", "", i, nodata=options.nodata) for i in range(1, image.shape[0] + 1)]
         return cls(image, options.nodata, told.astype(np.uint8), product, bands)
@@ -115,7 +115,7 @@ class _Date(ArrayRows):
 
     @property
     def clear(self) -> Float32:
-        """Where it is seen clearly."""
+        """Where the ground is seen clearly."""
         valid = self.valid(self.values, 0, blank=self.product.nodata).all(axis=0)
         return np.asarray(valid & (self.classes == CLEAR), np.float32)
 

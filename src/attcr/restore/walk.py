@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.errors import SceneError, ShapeError
-from attcr.predict import Float32, Predictor
+from attcr.predict import Float32, Predictor, eight_views
 from attcr.restore.options import RestoreOptions
 from attcr.scenes.blend import StripBlender
 from attcr.scenes.clouds.masks import THICK
@@ -217,17 +217,10 @@ class Walk:
         The spread is the expected absolute error in reflectance, the mean over the bands, where the network predicts
         it; else the deviation of eight flips and turns, in the network's range, where that was asked for.
         """
-        plain, predicted = self._change(x)
-        if predicted is not None or not self.options.confidence:
-            return plain, predicted
-        views = [plain]
-        for flip in (False, True):
-            for turns in range(4):
-                if flip or turns:
-                    seen = np.rot90(x[..., ::-1] if flip else x, turns, (2, 3))
-                    back = np.rot90(self._change(np.ascontiguousarray(seen))[0], -turns, (2, 3))
-                    views.append(back[..., ::-1] if flip else back)
-        return plain, np.stack(views).std(axis=0).mean(axis=1)
+        if self.predictor.spec.spread or not self.options.confidence:
+            return self._change(x)
+        views = eight_views(lambda seen: self._change(seen)[0], x)
+        return views[0], views.std(axis=0).mean(axis=1)
 
     def _change(self, x: Float32) -> tuple[Float32, Float32 | None]:
         height, width = x.shape[2:]

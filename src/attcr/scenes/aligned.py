@@ -24,7 +24,7 @@ except ImportError as error:
 
 
 class AlignedScene:
-    """Some bands of a scene on another's grid: as they are where the grids are one, else by cubic warping."""
+    """Some bands of a scene on another scene's grid: unchanged where the grids are equal, else warped (cubic)."""
 
     def __init__(self, scene: Scene, places: Sequence[int], sensor: Sensor, profile: Profile) -> None:
         self._scene = scene.select(places)

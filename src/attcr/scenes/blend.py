@@ -11,7 +11,7 @@ Float32 = NDArray[np.float32]
 
 
 def line_weights(starts: tuple[int, ...], size: int, length: int, overlap: int) -> Float32:
-    """Give each tile's weights along one axis, shaped (len(starts), size); at every pixel they add up to 1.
+    """Give each tile's weights along one axis, shaped (len(starts), size); they add up to 1 at every pixel.
 
     A tile weighs 1 in its middle and falls by a raised cosine over the overlap, so that neither the result
     nor its slope jumps where a tile ends.
@@ -26,7 +26,7 @@ def line_weights(starts: tuple[int, ...], size: int, length: int, overlap: int) 
 
 
 class StripBlender:
-    """Adds up one row of tiles after the other and gives rows back once no later tile touches them."""
+    """Adds up one row of tiles after another and gives rows back once no later tile touches them."""
 
     def __init__(self, grid: Grid, channels: int) -> None:
         self._grid = grid
@@ -36,12 +36,12 @@ class StripBlender:
         self._top = 0
 
     def start(self, row: int) -> None:
-        """Begin at the row of tiles that starts at `row`, with nothing of earlier ones."""
+        """Begin at the row of tiles that starts at `row`, with nothing left from earlier rows."""
         self._sum[:] = 0
         self._top = row
 
     def add(self, tile: Tile, values: Float32) -> None:
-        """Add a tile's values (C, h, w) at its place; `tile.row` is the row of tiles under way."""
+        """Add a tile's values (C, h, w) at its place; the tile belongs to the current row of tiles."""
         down = self._row_weights[self._grid.rows.index(tile.row)][:, None]
         across = self._col_weights[self._grid.cols.index(tile.col)]
         self._sum[:, :, tile.cols] += values * (down * across)

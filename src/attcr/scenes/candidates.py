@@ -1,6 +1,6 @@
-"""Other dates of a scene that a STAC API knows: which of them see the ground under its clouds.
+"""Other dates of a scene in a STAC API: which of them see the ground under its clouds.
 
-Masks are read from their overviews, a few requests each; no band is.
+Only the overviews of masks are read, with a few requests each, and no bands.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ Share = NDArray[np.float32]
 """(h, w) from 0 to 1: how much of each cell is seen."""
 
 COARSE = 256
-"""Cells along the longer side of a scene, on which clouds are compared."""
+"""Number of cells along the longer side of a scene; clouds are compared on these cells."""
 LOOKED_AT = 4
-"""Dates that are looked at for each one that may be taken."""
+"""How many dates are looked at for each one that may be taken."""
 SAME_PASS = timedelta(hours=1)
-"""Images that lie no further apart are of one pass, and under one cloud."""
+"""Images no further apart in time are from one pass, with the same clouds."""
 
 _log = logging.getLogger(__name__)
 
@@ -52,21 +52,21 @@ class Candidate:
     """Where the item is."""
     taken: datetime
     tile: str
-    """The product's tile, or path and row; empty where it is not told."""
+    """The product's tile, or path and row; empty where the item does not say."""
     cloudy: float
-    """Part of it under cloud, from 0 to 1; 0.5 where it is not told."""
+    """Part of it under cloud, from 0 to 1; 0.5 where the item does not say."""
     mask: tuple[str, str] | None
     """ "scl" or "qa_pixel", and where it is."""
 
     def days_from(self, taken: datetime) -> float:
-        """Days after a date; negative before."""
+        """Days after a date; negative before it."""
         return (self.taken - taken).total_seconds() / 86400
 
 
 def candidate_of(item: Mapping[str, Any], api: str) -> Candidate | None:
-    """Give an item that an API found as a candidate; None where it cannot be one.
+    """Turn an item that an API found into a candidate; None where it cannot be one.
 
-    What comes from elsewhere names no file of this machine.
+    An item from elsewhere must not name a file of this machine.
     """
     properties, assets = item.get("properties") or {}, item.get("assets") or {}
     taken = _time_of(properties.get("datetime") or properties.get("start_datetime"))
@@ -90,7 +90,7 @@ def candidate_of(item: Mapping[str, Any], api: str) -> Candidate | None:
 
 
 def tile_of(properties: Mapping[str, Any]) -> str:
-    """Give the tile that an item says it is of; empty where it does not."""
+    """Give the tile that an item names; empty where it names none."""
     for keys in (
         ("grid:code",),
         ("s2:mgrs_tile",),
@@ -130,9 +130,9 @@ def coarse_shape(profile: Profile) -> tuple[int, int]:
 
 
 def rank(wanted: Wanted, candidates: Iterable[Candidate], days: float) -> list[Candidate]:
-    """Give those that may see the scene's ground, the most promising by their metadata first.
+    """Give the candidates that may see the scene's ground, the most promising by their metadata first.
 
-    They are of the scene's tile where both tell, of another pass, and within so many days.
+    They are from another pass, within `days` of the scene, and from its tile where both name one.
     """
 
     def may(one: Candidate) -> bool:
@@ -149,14 +149,14 @@ def rank(wanted: Wanted, candidates: Iterable[Candidate], days: float) -> list[C
 
 
 def few_requests() -> Any:
-    """Keep GDAL from asking for what may lie beside a file."""
+    """Keep GDAL from requesting files that may lie beside a file."""
     return rasterio.Env(GDAL_DISABLE_READDIR_ON_OPEN="EMPTY_DIR")
 
 
 def read_mask(kind: str, href: str, profile: Profile) -> tuple[NDArray[np.bool_], Classes]:
     """Read a mask's overview on a scene's coarse grid: where it has data, and the classes there, (h, w) each.
 
-    `kind` is scl, qa_pixel, or anything else for a raster that is 0 where it is clear.
+    `kind` is scl or qa_pixel; anything else stands for a raster that is 0 where the ground is clear.
     """
     blank = 1 if kind == "qa_pixel" else 0
     with (
@@ -174,7 +174,7 @@ def read_mask(kind: str, href: str, profile: Profile) -> tuple[NDArray[np.bool_]
 
 
 def _on_grid(dataset: Any, profile: Profile, blank: int) -> Any:
-    """Give a dataset on a scene's grid; one that has the same extent keeps its own pixels."""
+    """Give a dataset on a scene's grid; a dataset with the same extent keeps its own pixels."""
     if not dataset.crs or not profile.crs:
         return dataset
     t, own = profile.transform, dataset.transform
@@ -200,7 +200,7 @@ def _on_grid(dataset: Any, profile: Profile, blank: int) -> Any:
 def look(candidate: Candidate, profile: Profile) -> Share | None:
     """Give how much of each cell a candidate sees clearly; None where its mask cannot be read.
 
-    One without a mask sees as much of every cell as its metadata says of the whole.
+    A candidate without a mask is taken to see the same share of every cell, the one its metadata gives for the whole.
     """
     if candidate.mask is None:
         return np.full(coarse_shape(profile), 1 - candidate.cloudy, np.float32)
@@ -218,9 +218,9 @@ def choose(
     most: int,
     look_at: Callable[[Candidate, Profile], Share | None] = look,
 ) -> list[Candidate]:
-    """Give at most so many of the candidates that together see the most of the ground under a scene's clouds.
+    """Give the candidates, `most` at most, that together see the most ground under a scene's clouds.
 
-    Of those that promise most a few times as many are looked at.
+    A few times as many are looked at, beginning with the most promising.
     """
     seen: dict[Candidate, Share] = {}
     for one in ranked:
@@ -235,7 +235,7 @@ def choose(
 
 
 def box_around(cloud: NDArray[np.bool_], footprint: Sequence[float]) -> tuple[float, ...]:
-    """Give a small box in degrees about the middle of the cloud: whatever sees most of it is found there."""
+    """Give a small box in degrees around the middle of the cloud: an image that sees most of the cloud covers it."""
     west, south, east, north = footprint
     rows, cols = np.nonzero(cloud)
     down, across = (float(np.median(at) + 0.5) / size for at, size in zip((rows, cols), cloud.shape, strict=True))

@@ -1,4 +1,4 @@
-"""One raster as GDAL opens it: set up, refused with a reason, or open for reading."""
+"""Open one raster with GDAL for reading, or refuse it with a reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("rasterio", "scenes") from error
 
-# Formats with pixels of their own. Services stay out: a text file must not open a URL. VRTs are looked into first.
+# Formats that hold pixels themselves. Services are left out: a text file must not open a URL. VRTs are checked first.
 DRIVERS = ("GTiff", "JP2OpenJPEG", "PNG", "JPEG", "WEBP", "HFA", "ENVI", "BMP")
 BIGGEST_SCENE = 1 << 34  # pixels: 140 Sentinel-2 tiles at 10 m
 BIGGEST_BLOCK = 1 << 30  # bytes GDAL must hold at once to give us one row
@@ -51,7 +51,7 @@ def gdal() -> Iterator[None]:
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Turn what GDAL says about a file it cannot read into one sentence."""
+    """Turn GDAL's message about a file that it cannot read into one sentence."""
     try:
         yield
     except (RasterioError, CPLE_BaseError, OSError, ValueError, MemoryError, SystemError) as error:
@@ -66,7 +66,7 @@ def reading(what: str) -> Iterator[None]:
 
 
 def open_dataset(href: str, vrt: VrtRule = "beside") -> DatasetReader:
-    """Open one raster for reading, or say in one sentence why not; `vrt` says which VRTs are taken."""
+    """Open one raster for reading, or say in one sentence why not; `vrt` says which VRTs are accepted."""
     name = redact(href)
     drivers = [*DRIVERS, "VRT"] if vrt == "any" else list(DRIVERS)
     if is_local(href):
@@ -101,7 +101,7 @@ def open_dataset(href: str, vrt: VrtRule = "beside") -> DatasetReader:
 
 
 def _drivers_of(path: Path, vrt: VrtRule) -> list[str]:
-    """Give the formats to open a local file as; refuse a VRT that the rule does not take."""
+    """Give the formats that a local file may be opened as; refuse a VRT that the rule does not accept."""
     try:
         for beside in (path.with_name(path.name + ending) for ending in (".msk", ".ovr")):
             if beside.is_file() and is_vrt(beside):  # GDAL opens these by itself, in any format

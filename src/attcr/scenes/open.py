@@ -29,20 +29,20 @@ except ImportError as error:
 
 SUFFIXES = (".tif", ".tiff", ".jp2", ".png", ".jpg", ".jpeg", ".webp", ".img", ".bmp", ".vrt")
 
-# Namespaces that GDAL makes itself, or that we carry by their own means.
+# Namespaces that GDAL makes itself, or that are carried over in other ways.
 _OWN_NAMESPACES = ("IMAGE_STRUCTURE", "DERIVED_SUBDATASETS", "SUBDATASETS", "RPC", "COLOR_PROFILE")
 _METADATA = re.compile(
     r"(?:(?<![^/\\])(?:MTD_\w+\.xml|manifest\.safe|INSPIRE\.xml)|MTL\.(?:txt|xml|json))$", re.IGNORECASE
 )
-"""Files that tell of a product, and lie beside its bands or above them."""
+"""Metadata files of a product, which lie beside its bands or in a folder above them."""
 _PRODUCT_TAGS = ("PROCESSING_BASELINE", "PROCESSING_LEVEL", "PRODUCT_URI", "LANDSAT_PRODUCT_ID")
 
 
 def open_scene(source: str | Path | Sequence[str | Path], *, vrt: VrtRule = "beside") -> Scene:
     """Open a raster, a list of band files, a SAFE-like folder, or a STAC item (.json); local, http or s3.
 
-    Of a product on disk its archive (.zip, .tar) or its metadata (MTD_*.xml, manifest.safe, *_MTL.txt) will do.
-    `vrt` says which VRTs are taken: of files in their own folder ("beside"), "any", or "never" one.
+    For a product on disk you may also give its archive (.zip, .tar) or its metadata file (MTD_*.xml, manifest.safe,
+    *_MTL.txt). `vrt` says which VRTs are accepted: those of files in their own folder ("beside"), "any" or "never".
     """
     if not isinstance(source, (str, Path)):
         if len(source) == 1:
@@ -85,13 +85,13 @@ def _scene_of(href: str, dataset: DatasetReader, vrt: VrtRule) -> Scene:
 
 
 def _open_folder(folder: Path, vrt: VrtRule, start: str = "") -> Scene:
-    """Open the band files below a folder; of several products in it, those whose names begin with `start`."""
+    """Open the band files below a folder; if it holds several products, those whose names begin with `start`."""
     files = sorted(path for path in folder.rglob("*") if path.name.startswith(start) and path.is_file())
     return _open_files(_band_files([str(path) for path in files], folder), str(folder), vrt)
 
 
 def _open_beside(metadata: Path, vrt: VrtRule) -> Scene:
-    """Open the product that a metadata file belongs to: the folder it lies in, for Landsat the files of its name."""
+    """Open the product of a metadata file: the files of its folder, or for Landsat those with its name."""
     if not metadata.is_file():
         raise SceneError(f"{metadata} does not exist: check the path.")
     return _open_folder(metadata.parent, vrt, _METADATA.sub("", metadata.name))
@@ -116,7 +116,7 @@ def _open_archive(path: Path, vrt: VrtRule) -> Scene:
 
 
 def _band_files(names: Sequence[str], source: Path) -> list[str]:
-    """Give those names that are of band files; masks of quality (MSK_DETFOO_B02.jp2) end like them and are none."""
+    """Give the names of band files. Quality masks (MSK_DETFOO_B02.jp2) end in the same way and are left out."""
     found = [name for name in names if name.lower().endswith(SUFFIXES) and BAND_IN_NAME.search(name)]
     named = [name for name in found if not Path(name).name.startswith("MSK_") and ".." not in Path(name).parts]
     if not named:
@@ -134,7 +134,7 @@ def _open_files(
     companions: dict[str, str] | None = None,
     hints: dict[str, str] | None = None,
 ) -> Scene:
-    """Put single-band files on the finest grid among them; of a band in several sizes, take the finest."""
+    """Put single-band files on the finest grid among them; if a band comes in several sizes, take the finest."""
     datasets: dict[str, DatasetReader] = {}
     companions = dict(companions or {})
     best: dict[str, str] = {}
@@ -149,7 +149,7 @@ def _open_files(
             key = beside if known is companions else name
             if dataset.count != 1:
                 raise SceneError(
-                    f"{redact(href)} has {dataset.count} bands, in a set of band files: expected one band a file."
+                    f"{redact(href)} has {dataset.count} bands, in a set of band files: expected one band per file."
                 )
             if key not in known or dataset.width > datasets[known[key]].width:
                 known[key] = href
@@ -224,7 +224,7 @@ def _profile(dataset: DatasetReader) -> Profile:
 
 
 def _rpcs(dataset: DatasetReader) -> Any:
-    """Give the rational polynomial coefficients; incomplete ones locate nothing and are left out, with a warning."""
+    """Give the rational polynomial coefficients; incomplete ones are useless and left out, with a warning."""
     try:
         return dataset.rpcs
     except (ValueError, LookupError, TypeError) as error:
@@ -233,7 +233,7 @@ def _rpcs(dataset: DatasetReader) -> Any:
 
 
 def _descriptions(dataset: DatasetReader) -> tuple[str | None, ...]:
-    """Give what the bands are called; names that are not UTF-8 are left out, with a warning."""
+    """Give the names of the bands; names that are not UTF-8 are left out, with a warning."""
     try:
         found: tuple[str | None, ...] = tuple(dataset.descriptions)
     except UnicodeDecodeError:
@@ -265,7 +265,7 @@ def _band(dataset: DatasetReader, href: str, index: int) -> Band:
         unit=dataset.units[i],
         colour=colour,
         colormap=dataset.colormap(index) if colour == ColorInterp.palette else None,
-        # Statistics of the cloudy pixels would be untrue of the restored ones, and QGIS stretches by them.
+        # Statistics of the cloudy pixels would be wrong for the restored ones, and QGIS stretches by them.
         tags={key: value for key, value in tags.items() if not key.startswith("STATISTICS_")},
     )
 
@@ -282,7 +282,7 @@ def _hints(hrefs: Sequence[str], datasets: Sequence[DatasetReader]) -> dict[str,
 
 
 def _files(datasets: Mapping[str, DatasetReader]) -> tuple[str, ...]:
-    """Give every address that these datasets are read from; of what is elsewhere, only its own."""
+    """Give every address that these datasets are read from; for a remote dataset, its own address only."""
     found = list(datasets)
     for href, dataset in datasets.items():
         if is_local(href):

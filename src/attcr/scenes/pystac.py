@@ -1,4 +1,4 @@
-"""STAC items: a scene that comes as one, and the item that says how a scene was restored."""
+"""STAC items: read a scene from an item, and write the item that says how a scene was restored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMPANIONS = {"scl": "scl", "qa_pixel": "qa_pixel", "qa": "qa_pixel"}
 
 @dataclass(frozen=True)
 class ItemBands:
-    """What of a STAC item makes a scene."""
+    """The parts of a STAC item that make a scene."""
 
     bands: dict[str, str]
     """Address of each single-band asset to the band's name."""
@@ -43,17 +43,17 @@ class ItemBands:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a STAC item is from."""
+    """Where a STAC item comes from."""
 
     id: str
     collection: str
     api: str
-    """The catalog that its links lead to."""
+    """The catalog that its links point to."""
     properties: dict[str, Any]
 
 
 def origin_of(href: str) -> Origin:
-    """Say which catalog a STAC item is from, that others of its collection may be found in."""
+    """Say which catalog a STAC item comes from, to search it for other items of its collection."""
     if not is_item(href):
         raise SceneError(
             f"{redact(href)} is not a STAC item, so attcr cannot search for other dates: name them with `references`."
@@ -123,8 +123,8 @@ def _read_item(href: str) -> pystac.Item:
 def item_of(scene: Scene, target: Path, files: Mapping[str, tuple[Path, str]], properties: Mapping[str, Any]) -> str:
     """Give the text of the item for a restored scene.
 
-    `files` are the asset's key to its file, which lies beside the item, and its title. Nothing in the text
-    depends on when or where it was made, so that the same work gives the same bytes.
+    `files` maps an asset's key to its file, which lies beside the item, and its title. Nothing in the text depends
+    on when or where it was made, so the same work gives the same bytes.
     """
     geometry, bbox = footprint(scene.profile)
     taken, source = when(scene)
@@ -160,7 +160,7 @@ def item_of(scene: Scene, target: Path, files: Mapping[str, tuple[Path, str]], p
 
 
 def _finite(transform: Any) -> list[float] | None:
-    """Give the six numbers of a transform; None where one is no number, which JSON has no word for."""
+    """Give the six numbers of a transform; None where one is NaN or infinite, which JSON cannot express."""
     numbers = [float(number) for number in list(transform)[:6]]
     return numbers if all(map(math.isfinite, numbers)) else None
 
@@ -189,7 +189,7 @@ def footprint(profile: Profile) -> tuple[dict[str, Any] | None, list[float] | No
 
 
 def when(scene: Scene) -> tuple[datetime, str]:
-    """Give the scene's date and where it is from: "item", "tag" or "name"; else the "file", or "unknown"."""
+    """Give the scene's date and where it was found: "item", "tag", "name", "file" (its time), or "unknown"."""
     if "datetime" in scene.hints:
         return datetime.fromisoformat(scene.hints["datetime"]), "item"
     stamp = scene.profile.tags.get("", {}).get("TIFFTAG_DATETIME", "")

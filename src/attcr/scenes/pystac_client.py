@@ -9,7 +9,7 @@ from attcr.addresses import hide_secrets, redact
 from attcr.errors import MissingExtraError, SceneError
 
 PAGE = 100
-"""Items that a server is asked for at once; many would give ten by themselves."""
+"""Items to request at a time; the default of many servers is ten."""
 
 
 def search_items(
@@ -20,7 +20,7 @@ def search_items(
     datetime: str | None = None,
     most: int | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Give the items that a STAC API finds, as plain values, `most` of them at most."""
+    """Give the items that a STAC API finds, as plain values, at most `most`."""
     try:
         from pystac_client import Client
         from pystac_client.exceptions import APIError
@@ -40,7 +40,7 @@ def search_items(
 
 
 def interval_of(datetime: str) -> str:
-    """Give dates as a search takes them (2024, 2024-06/2024-07-03, ../2024-06-01) from second to second."""
+    """Turn dates as a search takes them (2024, 2024-06/2024-07-03, ../2024-06-01) into full times, to the second."""
     try:
         from pystac_client import ItemSearch
     except ImportError:

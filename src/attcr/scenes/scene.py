@@ -1,4 +1,4 @@
-"""A scene: bands on one grid, read a window at a time, and other rasters laid on that grid."""
+"""A scene: bands on one grid, read one window at a time, and other rasters laid on that grid."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Band:
     """One band of a scene: where its pixels are, and all that its file says about them."""
 
     name: str
-    """As the product calls it; empty where nothing says."""
+    """The product's name for it; empty where nothing says."""
     href: str
     index: int
     """Band number in its file, from 1."""
     factor: int = 1
-    """Scene pixels to one of its own: 1 on the scene's grid, 2 for a 20 m band in a 10 m scene."""
+    """Scene pixels along one of its own pixels: 1 on the scene's grid, 2 for a 20 m band in a 10 m scene."""
     nodata: float | None = None
     description: str | None = None
     scale: float = 1.0
@@ -49,12 +49,12 @@ class Band:
     colormap: dict[int, tuple[int, ...]] | None = None
     tags: dict[str, str] = field(default_factory=dict)
     counted: bool = False
-    """Whether its values are numbers of things, of which no mean is taken."""
+    """Whether its values number things (classes, dates) and must not be averaged in overviews."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What a raster says about itself as a whole; what comes out says the same."""
+    """What a raster says about itself as a whole; the restored raster says the same."""
 
     height: int
     width: int
@@ -86,15 +86,15 @@ class Scene:
     alpha: Band | None = None
     """The band that says how opaque a pixel is; it passes through as it is."""
     companions: dict[str, str] = field(default_factory=dict)
-    """Files that came along: "scl" or "qa_pixel" to where it is."""
+    """Mask files that came with it: "scl" or "qa_pixel", to its address."""
     hints: dict[str, str] = field(default_factory=dict)
     """What file names and metadata say about the product, for `sensors.recognise`."""
     identity: tuple[tuple[str, int, int], ...] = ()
     """Name, size and time of each file: the same input gives the same identity."""
     files: tuple[str, ...] = ()
-    """Addresses of all that it was read from: what was named, what lies behind a VRT, what GDAL found beside it."""
+    """Addresses of all files it was read from: the named ones, those behind a VRT, and those that GDAL found beside."""
     vrt: VrtRule = "beside"
-    """Which VRTs are taken for it, and for what is laid on it."""
+    """Which VRTs are accepted for it, and for rasters laid on it."""
     _datasets: dict[str, DatasetReader] = field(default_factory=dict, repr=False)
 
     @property
@@ -156,8 +156,7 @@ class Scene:
     def valid(self, values: Array, top: int, *, left: int = 0, blank: float | None = None) -> NDArray[np.bool_]:
         """Say which of the values just read from row `top` and column `left` are data, as (C, rows, columns).
 
-        `blank` is a product's nodata value where the file declares none: a pixel is blank in all bands or in
-        none.
+        `blank` is the product's nodata value for files that declare none: a pixel is blank only if all bands have it.
         """
         data = np.ones(values.shape, bool)
         for plane, numbers, band in zip(data, values, self.bands, strict=True):
@@ -258,7 +257,7 @@ class AlignedRaster:
 
 
 def _window_inside(profile: Profile, name: str, top: int, bottom: int, left: int, right: int | None) -> Window:
-    """Give rasterio's window, or refuse one that reaches beyond the grid: rasterio would give less than was asked."""
+    """Give rasterio's window, or refuse one that reaches beyond the grid: rasterio would read less than asked for."""
     right = profile.width if right is None else right
     if not (0 <= top <= bottom <= profile.height and 0 <= left <= right <= profile.width):
         raise SceneError(

@@ -37,11 +37,11 @@ class Grid:
     width: int
     """Columns of the scene."""
     tile_height: int
-    """Rows of every tile: the asked size, or the scene's where that is smaller."""
+    """Rows of every tile: the requested size, or the scene's where that is smaller."""
     tile_width: int
     """Columns of every tile."""
     overlap: int
-    """Pixels that neighbours share at least."""
+    """The fewest pixels that neighbours share."""
     rows: tuple[int, ...]
     """First row of each row of tiles, ascending; the last one ends with the scene."""
     cols: tuple[int, ...]
@@ -59,9 +59,9 @@ class Grid:
         return [Tile(row, col, self.tile_height, self.tile_width) for col in self.cols]
 
     def part(self, window: Tile, *, reach: int = 0) -> Part:
-        """Give the tiles that touch a window, and which pixels are needed to run them and to see `reach` around it.
+        """Give the tiles that touch a window, and the pixels needed to run them and to see `reach` around the window.
 
-        Within the window the part blends to the bits of the whole: no tile that covers a pixel there is missing.
+        Inside the window the result equals that of the whole scene, bit by bit: no tile that covers it is missing.
         """
         if min(window.row, window.col) < 0 or min(window.height, window.width) < 1:
             raise ConfigError(f"A window has at least one pixel and begins inside the scene, got {window}.")
@@ -95,7 +95,7 @@ class Part:
 
 
 def grid(height: int, width: int, *, tile: int = 256, overlap: int = 32, origin: int = 0) -> Grid:
-    """Lay tiles over a scene of any size, smaller than a tile included.
+    """Lay tiles over a scene of any size, even one smaller than a tile.
 
     The last tile of a line is moved back to end with the scene, so that all tiles have one size and the
     network never sees padding. `origin` shifts the second and later tiles back by that many pixels.

@@ -1,4 +1,4 @@
-"""VRTs: texts that name files for GDAL to read. Which of them are accepted is decided before GDAL opens them."""
+"""VRTs are texts that name files for GDAL to read. This module decides which are accepted, before GDAL opens them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 from attcr.errors import SceneError
 
 VrtRule = Literal["beside", "any", "never"]
-"""Which VRTs are taken: those of plain files in or below their own folder, all, or none."""
+"""Which VRTs are accepted: those of plain files in or below their own folder, all, or none."""
 
 LARGEST = 4 << 20
-"""Bytes of a VRT that is looked into."""
+"""The most bytes of a VRT that is read."""
 _HEAD = 4096
 _ELEMENTS = re.compile(
     "vrtdataset|srs|geotransform|metadata|mdi|gcplist|gcp|vrtrasterband|description|unittype|offset|scale|colorinterp|"
@@ -31,7 +31,7 @@ _PLAIN: dict[str, set[str | None]] = {"vrtdataset": {None}, "vrtrasterband": {No
 
 
 def is_vrt(path: Path) -> bool:
-    """Say whether GDAL would take a file for a VRT: it looks at what is in it, not at its name."""
+    """Say whether GDAL would take a file for a VRT: it looks at the content, not at the name."""
     with path.open("rb") as file:
         return b"<vrtdataset" in file.read(_HEAD).lower()
 
@@ -51,7 +51,7 @@ def check_vrt(path: Path) -> list[Path]:
 
 
 def _checked(path: Path, root: ElementTree.Element) -> list[ElementTree.Element]:
-    """Give the elements that name files; GDAL takes names in any case, and attributes for elements."""
+    """Give the elements that name files. GDAL ignores upper and lower case, and takes attributes for elements."""
     named = []
     for element in root.iter():
         tag = element.tag.lower()

@@ -1,4 +1,4 @@
-"""Write a scene: a working raster that survives a crash, then the published file, whole or not at all."""
+"""Write a scene: first a working raster that survives a crash, then the published file, whole or not at all."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def check_target(target: Path, dtype: str, count: int) -> None:
 
 @contextmanager
 def writing(target: Path) -> Iterator[None]:
-    """Turn what the disk or GDAL says about files that cannot be written into one sentence."""
+    """Turn the message of the disk or of GDAL about a file that cannot be written into one sentence."""
     try:
         yield
     except (RasterioError, CPLE_BaseError, OSError, SystemError, ElementTree.ParseError) as error:
@@ -76,7 +76,7 @@ def writing(target: Path) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """Give what GDAL said first, in one line: rasterio's own error only points to it."""
+    """Give GDAL's first message, in one line: rasterio's own error only refers to it."""
     first = error.__cause__ or error
     return " ".join(str(first).split()).rstrip(".")[:300] or repr(first)
 
@@ -98,17 +98,17 @@ def _size(count: int) -> str:
 
 
 def check_space(folder: Path, needed: int) -> None:
-    """Refuse when the disk cannot hold the working files."""
+    """Refuse if the disk has no room for the working files."""
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise SceneError(
-            f"{_size(needed)} are needed in {folder} while working, and {_size(free)} are free: {_size(needed - free)} "
+            f"The work needs {_size(needed)} in {folder}, and {_size(free)} are free: {_size(needed - free)} "
             "are missing. Make room, or choose a target on a larger disk."
         )
 
 
 def create(path: Path, profile: Profile, bands: Sequence[Band]) -> None:
-    """Make a working raster: uncompressed with every block in place, so that a kill can only spoil pixels."""
+    """Make a working raster: uncompressed, with every block in place, so that a crash can only damage pixels."""
     new = path.with_suffix(".new")
     nodata = {band.nodata for band in bands}
     options: dict[str, Any] = {
@@ -174,7 +174,7 @@ def read_rows(path: Path, top: int, bottom: int) -> Array:
 
 
 def write_mask_rows(path: Path, top: int, mask: NDArray[np.uint8]) -> None:
-    """Write rows (rows, W) of a working raster's own mask band, in a file beside it; begin at row 0."""
+    """Write rows (rows, W) of a working raster's own mask band into a file beside it; begin at row 0."""
     if top == 0:
         path.with_name(path.name + ".msk").unlink(missing_ok=True)
     with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=False), rasterio.open(path, "r+") as dataset:
@@ -184,7 +184,7 @@ def write_mask_rows(path: Path, top: int, mask: NDArray[np.uint8]) -> None:
 def finish(path: Path, made: Path, profile: Profile, bands: Sequence[Band]) -> None:
     """Turn a working raster into the file to publish, in another folder, with an .aux.xml where one is needed.
 
-    A GeoTIFF comes out as a COG with overviews and is checked.
+    A GeoTIFF becomes a COG with overviews, and the COG is checked.
     """
     driver, options = FORMATS[_suffix(made)]
     source = _with_nodata_of_each_band(path, bands) if len({band.nodata for band in bands}) > 1 else path
@@ -214,7 +214,7 @@ def _suffix(target: Path) -> str:
 
 
 def _add_overviews(path: Path, resampling: Resampling) -> bool:
-    """Put overviews in a file beside a working raster; the COG driver's own way of making them is 5 times slower."""
+    """Put overviews into a file beside a working raster; the COG driver takes 5 times as long to make them."""
     path.with_name(path.name + ".ovr").unlink(missing_ok=True)
     with rasterio.open(path) as dataset:
         height, width = dataset.shape
@@ -231,9 +231,9 @@ def _add_overviews(path: Path, resampling: Resampling) -> bool:
 
 
 def _with_nodata_of_each_band(path: Path, bands: Sequence[Band]) -> Path:
-    """Wrap a working raster in a VRT that has a nodata value for each band, which a GeoTIFF has not.
+    """Wrap a working raster in a VRT with a nodata value for each band, which a GeoTIFF cannot have.
 
-    Copied from it, GDAL keeps the first in the COG and the others in the .aux.xml beside it.
+    When GDAL copies it, it keeps the first value in the COG and the others in the .aux.xml beside it.
     """
     wrapped = path.with_suffix(".vrt")
     rasterio.shutil.copy(path, wrapped, driver="VRT")
@@ -253,7 +253,7 @@ def _without_taken(tags: dict[str, str]) -> dict[str, str]:
 def _add_tags(path: Path, profile: Profile, bands: Sequence[Band]) -> None:
     """Put tags that are not in the file itself into the .aux.xml, where GDAL looks for them.
 
-    Copying to a COG, GDAL 3.10 keeps either those of other namespaces (COPY_SRC_MDD) or the tags of the bands.
+    When it copies to a COG, GDAL 3.10 keeps either tags of other namespaces (COPY_SRC_MDD) or the tags of the bands.
     """
     of_file = {name: tags for name, tags in profile.tags.items() if name and tags}
     if taken := {key: value for key, value in profile.tags.get("", {}).items() if key in _TAKEN}:

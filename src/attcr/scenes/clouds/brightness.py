@@ -9,19 +9,19 @@ from attcr.errors import MissingExtraError
 from attcr.scenes.clouds.masks import CLEAR, CLOUD, Classes
 
 DARKEST = 0.35
-"""The darkest of red, green and blue, as a part of a picture's white, from which a pixel can be cloud: haze brightens
-all three, and most ground is dark in one."""
+"""A pixel can be cloud if the darkest of its red, green and blue is at least this part of white: haze brightens all
+three, and most ground is dark in one of them."""
 BLUE_TO_RED = 0.88
-"""Blue over red from which it can be: cloud is about as bright in both, and bright soil and sand are redder."""
+"""It can be cloud if blue over red is at least this: cloud is equally bright in both, and bright soil is redder."""
 SMALLEST = 5
-"""Pixels across what is cloud at least: roofs and roads are narrower."""
+"""The least width of a cloud in pixels: roofs and roads are narrower."""
 
 
 def classes_of_brightness(picture: NDArray[np.float32]) -> Classes:
     """Guess the clouds of an RGB picture (3, H, W) in 0..1: what is bright in all colours, not reddish, and not small.
 
-    Thick cloud, haze and cirrus over dark ground are found. Snow, salt, white roofs of halls and surf are taken for
-    cloud, and thin haze is missed: where a product brings its own mask, use that one.
+    It finds thick cloud, haze, and cirrus over dark ground. It mistakes snow, salt, large white roofs and surf for
+    cloud, and misses thin haze: where a product comes with its own mask, use that mask.
     """
     try:
         from scipy.ndimage import maximum_filter, minimum_filter

@@ -1,4 +1,4 @@
-"""Find a scene's clouds: the product's own mask, the user's, or a detector on its reflectance."""
+"""Find a scene's clouds with the product's own mask, the user's mask, or a detector on its reflectance."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ from attcr.sensors import PICTURE_RANGE, RGB, RGB_RANGE, SENSORS, Sensor
 Array = NDArray[Any]
 
 BLOCK = 1024
-"""Pixels along a block that a detector sees at once."""
+"""Side, in pixels, of the block that a detector sees at once."""
 CLOUDS = "clouds.tif"
-"""The cloud map in a working folder, which a resumed run takes as it is."""
+"""The cloud map in a working folder; a resumed run uses it again."""
 MARGIN = 64
-"""Pixels beyond the block that it may look at, so that its answer does not depend on where blocks end."""
+"""Pixels beyond the block that it also sees, so that its answer does not depend on where blocks end."""
 _READERS: dict[str, Callable[[Array], Classes]] = {"scl": classes_of_scl, "qa_pixel": classes_of_qa_pixel}
 
 
 def choose_mask(scene: Scene, sensor: Sensor, rgb: Sequence[int] | None = None) -> str:
-    """Give the best mask for a scene: the product's own, else an installed detector that fits, else `auto`.
+    """Choose the best mask for a scene: the product's own, else an installed detector that fits, else `auto`.
 
-    `rgb` says where red, green and blue are, if the bands' names do not.
+    `rgb` says where red, green and blue are, if the names of the bands do not.
     """
     for name in _READERS:
         if name in scene.companions:
@@ -61,7 +61,7 @@ def choose_mask(scene: Scene, sensor: Sensor, rgb: Sequence[int] | None = None) 
     if _rgb_bands(sensor, names, rgb):
         return "auto"
     raise SceneError(
-        f"{scene.source} has no cloud mask, and no installed detector takes its bands: give a raster with "
+        f"{scene.source} has no cloud mask, and no installed detector can use its bands: give a raster with "
         "`mask` (0 is clear), or restore every pixel with `mask=none`."
     )
 
@@ -79,11 +79,11 @@ def find_clouds(
 ) -> CloudMap | None:
     """Give the scene's cloud map, kept as clouds.tif in the working folder; None stands for no mask.
 
-    `mask` is none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], or a raster. The scene comes with all
-    its bands, for a detector may look at others than the network; `rgb` says where red, green and blue are among them,
-    if their names do not. Cloud that is opaque in these becomes thick, whatever the mask says; where a mask does not
-    tell thin from thick, the rest is thin, or of the class `untold` where the scene has not these bands. A clouds.tif
-    that is there already is taken as it is; `on_rows` hears how many rows are done of a new one.
+    `mask` is none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], or a raster. Give the scene with all its
+    bands: a detector may need others than the network. `rgb` says where red, green and blue are among them, if their
+    names do not. Cloud that is opaque in these three becomes thick, whatever the mask says. Where a mask does not tell
+    thin from thick, other cloud is thin; where the scene lacks these bands, all of it gets the class `untold`. An
+    existing clouds.tif is used as it is; for a new one, `on_rows` is called with the number of rows done.
     """
     if mask == "none":
         return None
@@ -108,14 +108,14 @@ def find_clouds(
 
 
 def _settled(classes: Classes, top: int, colours: Scene | None, sensor: Sensor, untold: int) -> Classes:
-    """Settle the classes of rows from `top` on; the image is read only where there is something to settle."""
+    """Decide the classes of rows from `top` on; the image is read only where there is something to decide."""
     if colours is None or not ((classes == THIN) | (classes == CLOUD)).any():
         return settle(classes, None, untold=untold)
     return settle(classes, is_opaque(colours.read(top, top + classes.shape[0]), sensor))
 
 
 def mask_file(scene: Scene, mask: str) -> str | None:
-    """Give the file that a mask is read from; None for a detector, or where the scene brings none."""
+    """Give the file that a mask is read from; None for a detector, or where the scene comes with none."""
     name, _, given = mask.partition("=")
     if mask in ("none", "auto", "csmask", "s2cloudless"):
         return None
@@ -168,7 +168,7 @@ def _run_detector(detect: Callable[[Array], Classes], scene: Scene, sensor: Sens
 
 
 def _brightness(scene: Scene, sensor: Sensor, rgb: Sequence[int] | None) -> tuple[Callable[[Array], Classes], Scene]:
-    """Give the detector of bright pixels without colour, and the scene with red, green and blue."""
+    """Give the detector of bright, colourless pixels, and the scene with red, green and blue."""
     at = _rgb_bands(sensor, [band.name for band in scene.bands], rgb)
     if at is None:
         raise SceneError(

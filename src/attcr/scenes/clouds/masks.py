@@ -1,4 +1,4 @@
-"""Masks that products and people bring, read as the classes of a cloud map."""
+"""Read the masks of products, and users' own masks, as the classes of a cloud map."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Array = NDArray[Any]
 Classes = NDArray[np.uint8]
 
 CLEAR, THIN, THICK = 0, 1, 2
-"""The classes of a cloud map; shadow counts as thin, for something of the ground shows through it."""
+"""The classes of a cloud map; shadow counts as thin, because some of the ground shows through it."""
 CLOUD = 3
 """Cloud of a mask that does not tell thin from thick; the image does (`find_clouds`)."""
 
@@ -19,7 +19,7 @@ CLOUD = 3
 def classes_of_scl(scl: Array) -> Classes:
     """Read Sentinel-2's scene classification: 9 is thick cloud, 8 cloud of any thickness, 10 cirrus, 3 shadow.
 
-    Classes 8 and 9 say how likely cloud is: what is of medium probability (8) is often a veil.
+    Classes 8 and 9 say how likely cloud is, not how thick: medium probability (8) is often a veil.
     """
     table = np.zeros(256, np.uint8)
     table[[3, 10]] = THIN
@@ -37,5 +37,5 @@ def classes_of_qa_pixel(qa: Array) -> Classes:
 
 
 def classes_of_raster(values: Array) -> Classes:
-    """Read a mask that anyone made: whatever is not 0 is cloud."""
+    """Read a user's mask: everything that is not 0 is cloud."""
     return np.where(np.nan_to_num(values) != 0, CLOUD, CLEAR).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Cloud that nothing of the ground shows through, by what is in the image."""
+"""Find opaque cloud, through which nothing of the ground shows, from the image itself."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from attcr.scenes.clouds.masks import CLEAR, CLOUD, THICK, THIN, Classes
 from attcr.sensors import Sensor
 
 WHITE = 0.35
-"""Reflectance in red, green and blue from which cloud is opaque: on SEN12MS-CR's pairs, what is fine in the cloudy
-image has a correlation of 0.1 with the ground just below it, and none above."""
+"""Cloud is opaque from this reflectance in red, green and blue. On SEN12MS-CR's pairs, fine detail of the cloudy image
+has a correlation of 0.1 with the ground just below this value, and none above."""
 PICTURE_WHITE = 0.95
-"""The same in a picture, whose 1 is about this bright."""
+"""The same for pictures, whose white is about this reflectance."""
 GREY = 0.8
-"""The darkest of the three over the brightest from which a pixel is grey: bright sand is below."""
+"""A pixel is grey if the darkest of the three over the brightest is at least this; bright sand is below."""
 
 
 def is_opaque(values: NDArray[Any], sensor: Sensor) -> NDArray[np.bool_]:
-    """Say where red, green and blue (3, H, W), as a product has them, are white: under a cloud nothing is seen there.
+    """Say where red, green and blue (3, H, W), in a product's values, are white: a cloud there hides all the ground.
 
-    Said of cloud only: snow and salt are as white.
+    This holds for pixels that are known to be cloud: snow and salt are just as white.
     """
     seen = sensor.to_reflectance(values)
     darkest, brightest = seen.min(axis=0), seen.max(axis=0)
@@ -32,9 +32,9 @@ def is_opaque(values: NDArray[Any], sensor: Sensor) -> NDArray[np.bool_]:
 
 
 def settle(classes: Classes, opaque: NDArray[np.bool_] | None, *, untold: int = THIN) -> Classes:
-    """Give the classes with thick wherever cloud is opaque, and thin where a mask did not tell and it is not.
+    """Set cloud to thick wherever it is opaque, and to thin where it is not and the mask did not say which it is.
 
-    Where the image does not tell either (None), cloud of a mask that does not tell becomes `untold`.
+    Where the image cannot say either (None), such cloud gets the class `untold`.
     """
     if opaque is None:
         return np.where(classes == CLOUD, untold, classes).astype(np.uint8)

@@ -21,7 +21,7 @@ class Rim:
     dilate: int
     """Pixels around a cloud that are restored as the cloud is."""
     feather: int
-    """Pixels beyond those over which the restored fades into the original."""
+    """Pixels beyond those, over which the restored image fades into the original."""
 
     @property
     def reach(self) -> int:
@@ -39,7 +39,7 @@ class Rim:
         return weights.astype(np.float32)
 
     def thick(self, classes: Classes) -> NDArray[np.bool_]:
-        """Say what is thick cloud or up to `dilate` pixels from it."""
+        """Say which pixels are thick cloud or up to `dilate` pixels from it."""
         thick: NDArray[np.bool_] = classes == THICK
         return _distance(thick) <= self.dilate if thick.any() else thick
 
@@ -59,9 +59,9 @@ class CloudRows(NamedTuple):
 
     classes: Classes
     weights: NDArray[np.float32]
-    """How much of the restored goes into each pixel."""
+    """How much of the restored image goes into each pixel."""
     thick: NDArray[np.bool_]
-    """Thick cloud and what is nearer to it than the rim's `dilate`."""
+    """Thick cloud and the pixels that are nearer to it than the rim's `dilate`."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,10 @@ class CloudMap:
     """Rows of the scene."""
     rim: Rim
     leaves_thick: bool = False
-    """Whether thick cloud and what is near it is not restored; there is no ramp into it, and no tile is run for it."""
+    """Whether thick cloud and what is near it are left as they are: no ramp leads into it, no tile is run for it."""
 
     def rows(self, top: int, bottom: int) -> CloudRows:
-        """Give rows [top, bottom), the same however they are asked for."""
+        """Give rows [top, bottom); the same values however the scene is cut into requests."""
         reach = self.rim.reach
         first, last = max(top - reach, 0), min(bottom + reach, self.height)
         classes = self.read(first, last)
@@ -89,7 +89,7 @@ class CloudMap:
         return CloudRows(classes[inner], weights[inner], thick[inner])
 
     def _restored(self, classes: Classes) -> Classes:
-        """Give the classes with only the cloud that is restored."""
+        """Give the classes with only the cloud that will be restored."""
         return np.where(classes == THIN, THIN, CLEAR).astype(np.uint8) if self.leaves_thick else classes
 
     def cloudy_tiles(self, grid: Grid, row: int) -> list[Tile]:

@@ -11,7 +11,7 @@ from attcr.scenes.clouds.masks import CLEAR, CLOUD, Classes
 BANDS = ("B01", "B02", "B04", "B05", "B08", "B8A", "B09", "B10", "B11", "B12")
 """The bands it needs, in its order."""
 LIKELY = 0.4
-"""Probability from which a pixel is cloud, the package's own threshold; it does not say how thick."""
+"""Probability from which a pixel is cloud: the package's own threshold. It does not say how thick the cloud is."""
 
 
 def classify(reflectance: NDArray[np.float32]) -> Classes:

@@ -12,7 +12,7 @@ from attcr.errors import MissingExtraError
 from attcr.scenes.clouds.masks import CLEAR, CLOUD, THIN, Classes
 
 BANDS = ("blue", "green", "red", "nir", "swir16", "swir22")
-"""The bands it does best with; the first four are enough."""
+"""The bands it works best with; the first four are enough."""
 SMALLEST = 256
 
 
