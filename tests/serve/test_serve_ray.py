@@ -42,6 +42,7 @@ def actors(node: Any) -> list[Any]:
     return found
 
 
+@pytest.mark.slow
 def test_on_ray_a_killed_server_loses_no_job_and_all_give_the_bytes_of_the_command(tmp_path: Path, node: Any) -> None:
     weights, store = make_weights(tmp_path / "tiny.safetensors"), tmp_path / "store"
     small, large = tiff(64), tiff(512, seed=1)
