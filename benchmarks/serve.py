@@ -151,8 +151,9 @@ async def restored(client: httpx.AsyncClient, scene: Path, sensor: str | None) -
 def tiles_of(info: dict[str, Any]) -> list[tuple[str, str]]:
     """Give layer and address of the tiles of a scene, zoom by zoom as one who looks closer asks for them."""
     grid, chance, found = morecantile.tms.get("WebMercatorQuad"), random.Random(0), []
+    west, south, east, north = info["bounds"]
     for zoom in range(info["minzoom"], info["maxzoom"] + 1):
-        tiles = list(grid.tiles(*info["bounds"], [zoom]))
+        tiles = list(grid.tiles(west, south, east, north, [zoom]))
         chance.shuffle(tiles)
         found += [
             (layer, info["tiles"][layer].format(**tile._asdict())) for tile in tiles[:A_ZOOM] for layer in info["tiles"]

@@ -155,7 +155,7 @@ def method_from_weights(
     """Give the network of published, exported or other weights as a method, named after the file."""
     file = find_weights(source)
     header = read_about(file)
-    made_of = {
+    made_of: dict[str, Any] = {
         "weights": file.name,
         "sha256": file_sha256(file),
         "network": header.network,
