@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from attcr.data.audit import Audit
 
 _Data = Annotated[str, typer.Option(metavar="NAME", help="{datasets}; pairs: your own, in ROOT/cloudy and ROOT/clear.")]
+_Dtype = Annotated[str, typer.Option(metavar="TYPE", help="Number type of the network: float32, bfloat16 or float16.")]
+_EightViews = Annotated[
+    bool,
+    typer.Option(
+        "--eight-views", help="Also score the mean over eight flips and turns of each image, in a row of its own."
+    ),
+]
 _Slots = Annotated[
     str | None,
     typer.Option(metavar="BANDS", help="Bands of pairs that are not red, green and blue, such as swir16,nir08,red."),
@@ -131,16 +138,9 @@ def evaluate(
         typer.Option(metavar="DATES", help="For gap-fill: TARGET,REFERENCE, two dates in ROOT; may be repeated."),
     ] = None,
     device: Device = "cpu",
-    dtype: Annotated[
-        str, typer.Option(metavar="TYPE", help="Number type of the network: float32, bfloat16 or float16.")
-    ] = "float32",
+    dtype: _Dtype = "float32",
     backend: Backend = "auto",
-    eight_views: Annotated[
-        bool,
-        typer.Option(
-            "--eight-views", help="Also score the mean over eight flips and turns of each image, in a row of its own."
-        ),
-    ] = False,
+    eight_views: _EightViews = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
     as_json: AsJson = False,
@@ -163,8 +163,7 @@ def evaluate(
         bands = tuple(name.strip() for name in slots.split(",")) if slots else ()
         computes = {"device": device, "dtype": dtype, "backend": backend}
         methods = {"weights": weights or [], "predictions": predictions or [], "baseline": baseline, "on": computes}
-        methods["views"] = (False, True) if eight_views else (False,)
-        report = _evaluate(voice, (data, root, split, bands), methods, protocol, out)
+        report = _evaluate(voice, (data, root, split, bands), {**methods, "views": eight_views}, protocol, out)
         lines = [line for name, result in report["protocols"].items() for line in _scores(name, result)]
         voice.result({"folder": out, **report}, [*lines, str(out / "report.md")])
 
@@ -186,7 +185,7 @@ def _evaluate(
     methods = [
         evaluation.method_from_weights(path, **given["on"], average_views=averaged)
         for path in given["weights"]
-        for averaged in given["views"]
+        for averaged in ((False, True) if given["views"] else (False,))
     ]
     methods += [evaluation.method_from_predictions(path, benchmark) for path in given["predictions"]]
     if given["baseline"]:
