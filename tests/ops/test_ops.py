@@ -129,7 +129,7 @@ def test_auto_is_the_kernel_where_there_is_one(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_dtype_that_torch_does_not_know_is_refused() -> None:
-    with pytest.raises(ConfigError, match="'bf16'; expected torch's name"):
+    with pytest.raises(ConfigError, match="'bf16'; expected the name of a torch dtype"):
         operator_name("cpu", "bf16")
 
 
