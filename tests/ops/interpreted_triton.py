@@ -222,5 +222,5 @@ def test_compile_takes_the_operator_whole() -> None:
 def test_others_are_refused() -> None:
     assert chosen(torch.empty(1, 2, 5, 64), impl="triton") == "triton"
     for tokens in (torch.empty(1, 2, 5, 65), torch.empty(1, 2, 5, 8, dtype=torch.float64)):
-        with pytest.raises(ConfigError, match="it takes up to 64 numbers, float32, bfloat16 or float16 on GPUs"):
+        with pytest.raises(ConfigError, match="it takes up to 64 numbers, float32, bfloat16 or float16, on AMD GPUs"):
             chosen(tokens, impl="triton")
