@@ -44,7 +44,9 @@ def compile_kernel(folder: Path, target: Path, machine: str, compiler: list[str]
             objects.append(made)
         linked = f"{room}/kernel.so"
         _run([*compiler, "-shared", "-nodefaultlibs", "-s", *objects, "-lc", "-lgcc", "-o", linked])
-        target.write_bytes(Path(linked).read_bytes())
+        partial = target.with_suffix(".partial")
+        partial.write_bytes(Path(linked).read_bytes())
+        partial.replace(target)  # programs that run from these sources see the one or the other
 
 
 def machine_of(compiler: list[str]) -> str:
@@ -60,14 +62,20 @@ def _run(command: list[str]) -> str:
 
 
 class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Put the compiled kernel into wheels and editable installs."""
+    """Put the compiled kernel into wheels and editable installs.
+
+    A wheel leaves the sources as they are: programs may be running from them.
+    """
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and name the platform in the wheel; a failure leaves a wheel for any platform."""
         folder, compiler = Path(self.root), shlex.split(os.environ.get("CXX") or "c++")
-        library = folder / LIBRARY
-        library.unlink(missing_ok=True)
+        self._room = tempfile.TemporaryDirectory()
+        editable = version == "editable"
+        library = (folder if editable else Path(self._room.name)) / (LIBRARY if editable else LIBRARY.name)
         if os.environ.get("ATTCR_KERNEL") == "0" or sys.platform != "linux":
+            if editable:
+                library.unlink(missing_ok=True)
             return
         try:
             machine = machine_of(compiler)
@@ -77,7 +85,13 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
         except OSError as error:
             self.app.display_warning(f"attcr is built without its compiled operator, and runs slower on CPUs: {error}")
             return
-        build_data["artifacts"].append(f"/{LIBRARY}")
-        if version != "editable":
-            build_data["pure_python"] = False
-            build_data["tag"] = f"py3-none-{TAGS}_{machine}"
+        if editable:
+            build_data["artifacts"].append(f"/{LIBRARY}")
+            return
+        build_data["force_include"][str(library)] = str(LIBRARY.relative_to("src"))
+        build_data["pure_python"] = False
+        build_data["tag"] = f"py3-none-{TAGS}_{machine}"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove what was compiled for the wheel."""
+        self._room.cleanup()

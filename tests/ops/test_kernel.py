@@ -232,9 +232,12 @@ def test_the_wheel_brings_it_and_names_the_platform(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     copy = tmp_path / "copy"
     shutil.copytree(root, copy, ignore=shutil.ignore_patterns(".git", "*.so", "__pycache__", ".mypy_cache", "tests"))
+    here = copy / "src/attcr/ops/_kernel.so"
+    here.write_bytes(b"in use")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=copy, check=True, capture_output=True)
     subprocess.run(build, cwd=copy, check=True, capture_output=True, env={**os.environ, "ATTCR_KERNEL": "0"})
+    assert here.read_bytes() == b"in use", "programs that run from the sources keep their operator"
     for name, has in (("py3-none-manylinux_2_17_x86_64", True), ("py3-none-any", False)):
         with zipfile.ZipFile(next(tmp_path.glob(f"attcr-*-{name}.whl"))) as wheel:
             assert ("attcr/ops/_kernel.so" in wheel.namelist()) == has
