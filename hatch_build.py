@@ -83,6 +83,8 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
                 return
             compile_kernel(folder, library, machine, compiler)
         except OSError as error:
+            if editable:
+                library.unlink(missing_ok=True)  # one of other sources would not fit these
             self.app.display_warning(f"attcr is built without its compiled operator, and runs slower on CPUs: {error}")
             return
         if editable:
