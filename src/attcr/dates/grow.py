@@ -2,7 +2,7 @@
 
 A clear pixel that is far brighter or far darker than on another date may have changed. Where it touches a gap, it is
 more likely under the same cloud. So gaps grow into such pixels, up to a limit. Thin cloud that gaps mostly surround
-becomes gap as well, so that one scene does not show islands of another making.
+becomes gap as well, so that no restored islands are left inside filled ground.
 """
 
 from __future__ import annotations
