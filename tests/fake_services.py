@@ -113,20 +113,19 @@ main()
 
 @contextmanager
 def command(
-    store: Path, *arguments: str, worker: tuple[str, ...] | None = None
+    store: Path, *arguments: str, worker: tuple[str, ...] | None = None, path: Path = Path(__file__).parent
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server as the command runs it; gives its process and address."""
+    """A server as the command runs it, with a folder of modules; gives its process and address."""
     start = [sys.executable, "-m", "attcr"]
     if worker is not None:
         start = [sys.executable, "-c", _WITH_WORKER, "\n".join(worker)]
-    path = os.pathsep.join([str(SOURCE), str(Path(__file__).parent)])
     with (store.parent / f"{store.name}.log").open("a") as log:
         process = subprocess.Popen(
             [*start, "serve", str(store), "--port", "0", *arguments],
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), str(path)]), "OMP_NUM_THREADS": "1"},
         )
     try:
         assert process.stdout is not None

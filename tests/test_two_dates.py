@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from attcr.errors import ShapeError
 from attcr.two_dates import CLASS_PROTOCOLS, METRICS, fit_to, pool, pool_with_interval, summarise
@@ -13,13 +12,13 @@ BANDS = ("green", "red", "nir")
 FITTED, RAW = CLASS_PROTOCOLS["two-dates"], CLASS_PROTOCOLS["two-dates-raw"]
 
 
-def ground(size: int = 40) -> torch.Tensor:
-    return torch.rand(3, size, size, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 0.3 + 0.1
+def ground(size: int = 40) -> np.ndarray:
+    return np.random.default_rng(0).random((3, size, size)) * 0.3 + 0.1
 
 
-def rows(size: int = 40) -> torch.Tensor:
+def rows(size: int = 40) -> np.ndarray:
     """20 rows clear, then 5 each of thick, thin, shadow, and 5 that are not scored."""
-    classes = torch.zeros(size, size, dtype=torch.uint8)
+    classes = np.zeros((size, size), np.uint8)
     for start, number in ((20, 1), (25, 2), (30, 3), (35, 255)):
         classes[start : start + 5] = number
     return classes
@@ -27,28 +26,28 @@ def rows(size: int = 40) -> torch.Tensor:
 
 def test_a_line_is_fitted_to_each_band_on_the_clear_pixels_alone() -> None:
     clear, classes = ground(), rows()
-    slopes, offsets = torch.tensor([0.7, 1.3, 2.0]).view(3, 1, 1), torch.tensor([0.1, -0.02, 0.0]).view(3, 1, 1)
+    slopes, offsets = (np.reshape(values, (3, 1, 1)) for values in ([0.7, 1.3, 2.0], [0.1, -0.02, 0.0]))
     image = (clear - offsets) / slopes
     image[:, 20:] += 0.05  # cloud, which the fit must not see
     fitted = fit_to(image, clear, classes == 0)
-    torch.testing.assert_close(fitted[:, :20], clear[:, :20])
-    torch.testing.assert_close(fitted[:, 20:], clear[:, 20:] + 0.05 * slopes.expand(3, 20, 40))
+    np.testing.assert_allclose(fitted[:, :20], clear[:, :20])
+    np.testing.assert_allclose(fitted[:, 20:], clear[:, 20:] + 0.05 * slopes)
 
 
 def test_the_fit_is_that_of_least_squares() -> None:
     clear, classes = ground(), rows()
-    image = clear + 0.03 * torch.randn(clear.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    image = clear + 0.03 * np.random.default_rng(1).normal(size=clear.shape)
     both = classes == 0
     for band, fitted in enumerate(fit_to(image, clear, both)):
-        line = np.polyfit(image[band][both].numpy(), clear[band][both].numpy(), 1)
-        np.testing.assert_allclose(fitted.numpy(), np.polyval(line, image[band].numpy()), atol=1e-9)
+        line = np.polyfit(image[band][both], clear[band][both], 1)
+        np.testing.assert_allclose(fitted, np.polyval(line, image[band]), atol=1e-9)
 
 
 def test_a_flat_band_is_left_as_it_is() -> None:
     clear, classes = ground(), rows()
-    image = clear.clone()
+    image = clear.copy()
     image[1] = 0.25
-    assert torch.equal(fit_to(image, clear, classes == 0)[1], image[1])
+    assert np.array_equal(fit_to(image, clear, classes == 0)[1], image[1])
 
 
 def test_errors_are_told_by_class_after_the_fit() -> None:
@@ -68,10 +67,10 @@ def test_errors_are_told_by_class_after_the_fit() -> None:
     before, after = clear[:, thin], clear[:, thin] + 0.1
     ndvi = [(x[2] - x[1]) / (x[2] + x[1] + 1e-6) for x in (before, after)]
     ndwi = [(x[0] - x[2]) / (x[0] + x[2] + 1e-6) for x in (before, after)]
-    assert scores["thin"]["ndvi"] == pytest.approx(float((ndvi[0] - ndvi[1]).abs().mean()))
-    assert scores["thin"]["ndwi"] == pytest.approx(float((ndwi[0] - ndwi[1]).abs().mean()))
-    cosine = (before * after).sum(0) / before.norm(dim=0) / after.norm(dim=0)
-    assert scores["thin"]["sam"] == pytest.approx(float(torch.rad2deg(torch.acos(cosine)).mean()))
+    assert scores["thin"]["ndvi"] == pytest.approx(abs(ndvi[0] - ndvi[1]).mean())
+    assert scores["thin"]["ndwi"] == pytest.approx(abs(ndwi[0] - ndwi[1]).mean())
+    cosine = (before * after).sum(0) / np.linalg.norm(before, axis=0) / np.linalg.norm(after, axis=0)
+    assert scores["thin"]["sam"] == pytest.approx(np.rad2deg(np.arccos(cosine)).mean())
 
 
 def test_raw_scores_hold_all_that_changed_between_the_dates() -> None:
@@ -84,7 +83,7 @@ def test_raw_scores_hold_all_that_changed_between_the_dates() -> None:
 def test_a_pair_with_too_few_clear_pixels_is_left_out_where_it_is_to_be_fitted() -> None:
     clear, classes = ground(), rows()
     classes[:20] = 2
-    classes[0].fill_(0)
+    classes[0] = 0
     assert FITTED.score(clear, clear, classes, BANDS) == {}
     assert RAW.score(clear, clear, classes, BANDS)["clear"]["pixels"] == 40
     classes[:20] = 2
@@ -97,7 +96,7 @@ def test_a_pair_with_too_few_clear_pixels_is_left_out_where_it_is_to_be_fitted()
 
 def test_a_class_that_is_not_there_and_an_index_without_its_bands_are_not_told() -> None:
     clear = ground()
-    scores = FITTED.score(clear, clear, torch.zeros(40, 40, dtype=torch.uint8), ("green", "red", "swir16"))
+    scores = FITTED.score(clear, clear, np.zeros((40, 40), np.uint8), ("green", "red", "swir16"))
     assert list(scores) == ["clear", "all"]
     assert math.isnan(scores["clear"]["ndvi"])
     assert math.isnan(scores["clear"]["ndwi"])
@@ -105,19 +104,19 @@ def test_a_class_that_is_not_there_and_an_index_without_its_bands_are_not_told()
 
 def test_a_black_pixel_has_no_angle_and_an_index_ends_at_one() -> None:
     clear = ground()
-    image = clear.clone()
+    image = clear.copy()
     image[:, 0, 0] = 0
-    classes = torch.zeros(40, 40, dtype=torch.uint8)
+    classes = np.zeros((40, 40), np.uint8)
     assert RAW.score(image, clear, classes, BANDS)["clear"]["sam"] == pytest.approx(0, abs=1e-4)
-    image = clear.clone()
+    image = clear.copy()
     image[1] = -image[2] + 1e-7
     ndvi = (clear[2] - clear[1]) / (clear[2] + clear[1])
-    assert RAW.score(image, clear, classes, BANDS)["clear"]["ndvi"] == pytest.approx(float((1 - ndvi).mean()), abs=1e-4)
+    assert RAW.score(image, clear, classes, BANDS)["clear"]["ndvi"] == pytest.approx((1 - ndvi).mean(), abs=1e-4)
 
 
 def test_images_of_other_sizes_are_refused() -> None:
     with pytest.raises(ShapeError, match=r"the classes \(4, 4\)"):
-        FITTED.score(ground(), ground(), torch.zeros(4, 4), BANDS)
+        FITTED.score(ground(), ground(), np.zeros((4, 4)), BANDS)
 
 
 def scored(mae: float, pixels: int, name: str = "thin") -> dict[str, dict[str, float]]:

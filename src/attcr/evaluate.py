@@ -20,14 +20,14 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import ArrayLike, NDArray
 
 from attcr import __version__, viz
 from attcr.data import DataSet, Sample, Samples, find_set
@@ -75,9 +75,10 @@ class Benchmark:
         """What the planes of the images are."""
         return self.data.spec
 
-    def unit(self, image: Tensor) -> Tensor:
+    def unit(self, image: ArrayLike) -> NDArray[np.float32]:
         """Give an image in the range of its spec as protocols want it, where 1 is the peak."""
-        return image / self.data.peak
+        unit: NDArray[np.float32] = np.asarray(image, np.float32) / np.float32(self.data.peak)
+        return unit
 
     @property
     def shown_spec(self) -> InputSpec:
@@ -101,21 +102,22 @@ class Method:
     """Something that restores a sample, with the name and origin for its rows."""
 
     name: str
-    restore: Callable[[Sample, InputSpec], Tensor]
-    """Gives (C, H, W) like the sample's `clear`, in the same range, not clamped. The spec says what the planes are."""
+    restore: Callable[[Sample, InputSpec], ArrayLike]
+    """Gives (C, H, W) like the sample's `clear`, in the same range, not clamped; a tensor on the CPU, or an array. The
+    spec says what the planes are."""
     source: Mapping[str, Any] = field(default_factory=dict)
     """Where it comes from: files with their sha256, settings."""
     takes: InputSpec | None = None
     """What it takes and gives; None where that is no matter."""
 
 
-def _optical(sample: Sample, spec: InputSpec) -> Tensor:
-    return sample["inputs"][spec.optical]
+def _optical(sample: Sample, spec: InputSpec) -> NDArray[np.float32]:
+    return np.asarray(sample["inputs"], np.float32)[spec.optical]
 
 
-def _mean_colour(sample: Sample, spec: InputSpec) -> Tensor:
+def _mean_colour(sample: Sample, spec: InputSpec) -> NDArray[np.float32]:
     optical = _optical(sample, spec)
-    return optical.mean((1, 2), keepdim=True).expand_as(optical)
+    return np.broadcast_to(optical.mean((1, 2), keepdims=True), optical.shape)
 
 
 COPY = Method("input copied", _optical)
@@ -133,13 +135,14 @@ def method_from_predictor(
     """
     takes = predictor.spec
 
-    def restore(sample: Sample, spec: InputSpec) -> Tensor:
-        inputs = sample["inputs"].numpy()
+    def restore(sample: Sample, spec: InputSpec) -> ArrayLike:
+        inputs = np.asarray(sample["inputs"])
         absent = np.zeros(inputs.shape[1:], np.float32)
         planes = [absent if at is None else inputs[at] for at in takes.pick(spec.slots)]
         x = np.stack(planes)[None]
         restored = (eight_views(predictor, x).mean(axis=0) if average_views else predictor(x))[0]
-        return torch.from_numpy(restored[[takes.outputs.index(band) for band in spec.outputs]])
+        given: ArrayLike = restored[[takes.outputs.index(band) for band in spec.outputs]]
+        return given
 
     return Method(name, restore, {**predictor.identity, **(source or {})}, takes)
 
@@ -182,10 +185,11 @@ def method_from_predictions(folder: str | os.PathLike[str], benchmark: Benchmark
             f"{len(missing)} of {len(names)} images have no prediction in {folder}: {some(missing)}"
         )
 
-    def restore(sample: Sample, spec: InputSpec) -> Tensor:
+    def restore(sample: Sample, spec: InputSpec) -> ArrayLike:
         values = read_image(files[sample["name"]])
         peak = benchmark.data.levels if values.dtype.kind in "iu" else 1.0
-        return torch.from_numpy(values.astype(np.float32)) / (peak / benchmark.data.peak)
+        scaled: ArrayLike = values.astype(np.float32) / np.float32(peak / benchmark.data.peak)
+        return scaled
 
     digests = (f"{name} {file_sha256(files[name])}\n" for name in names)
     source = {
@@ -223,7 +227,7 @@ def evaluate(
     started = time.time()
     with _Rows(folder / "rows.jsonl", about, names) as rows:
         at = len(rows.done)
-        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
             for index in range(at, len(names)):
                 if progress:
                     progress(index, len(names))
@@ -352,10 +356,16 @@ def _describe(
         "protocols": [rule.name for rule in rules],
         "cloudy threshold": CLOUDY_DIFFERENCE,
         "contrast edges": CONTRAST_EDGES,
-        "versions": {"attcr": __version__, **{name: importlib.metadata.version(name) for name in libraries}},
+        "versions": {"attcr": __version__, **dict(_versions(libraries))},
     }
     normalised: dict[str, Any] = json.loads(json.dumps(about))
     return normalised
+
+
+def _versions(libraries: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for name in libraries:
+        with suppress(importlib.metadata.PackageNotFoundError):  # torch and torchmetrics may be absent
+            yield name, importlib.metadata.version(name)
 
 
 def _score(
@@ -366,11 +376,11 @@ def _score(
     pool: ThreadPoolExecutor,
 ) -> Row:
     reference, copied = benchmark.unit(sample["clear"]), benchmark.unit(_optical(sample, benchmark.spec))
-    cloudy = (copied - reference).abs().amax(0) > CLOUDY_DIFFERENCE
+    cloudy = abs(copied - reference).max(0) > CLOUDY_DIFFERENCE
     row: Row = {
         "name": sample["name"],
         "size": list(reference.shape),
-        "cover": float(cloudy.float().mean()),
+        "cover": float(cloudy.mean()),
         "contrast": _contrast(reference),
         "input psnr": psnr(copied, reference),
         "scores": {method.name: {} for method in methods},
@@ -378,25 +388,23 @@ def _score(
     }
     waiting = {}
     for method in methods:
-        restored = method.restore(sample, benchmark.spec)
+        restored = benchmark.unit(method.restore(sample, benchmark.spec))
         if restored.shape != reference.shape:
             raise ShapeError(
-                f"{method.name} gave {tuple(restored.shape)} for {sample['name']}, "
-                f"whose reference is {tuple(reference.shape)}."
+                f"{method.name} gave {restored.shape} for {sample['name']}, whose reference is {reference.shape}."
             )
-        restored = benchmark.unit(restored)
         for rule in rules[0]:
             waiting[method.name, rule.name] = pool.submit(rule.score, restored, reference)
         for class_rule in rules[1]:
             classes, bands = sample["masks"][CLASSES_MASK], benchmark.spec.outputs
             by_class = row.setdefault("classes", {}).setdefault(method.name, {})
             by_class[class_rule.name] = class_rule.score(restored, reference, classes, bands)
-        error = (restored.clamp(0, 1) - reference).double()
+        error = (restored.clip(0, 1) - reference).astype(np.float64)
         row["pixels"][method.name] = {
             kind: [
                 int(where.sum()),
-                float(error[:, where].abs().sum()),
-                float(error[:, where].square().sum()),
+                float(abs(error[:, where]).sum()),
+                float((error[:, where] ** 2).sum()),
             ]
             for kind, where in (("cloudy", cloudy), ("clear", ~cloudy))
         }
@@ -405,8 +413,8 @@ def _score(
     return row
 
 
-def _contrast(reference: Tensor) -> float:
-    low, high = np.percentile(reference.double().mean(0).numpy(), [5, 95])
+def _contrast(reference: NDArray[np.float32]) -> float:
+    low, high = np.percentile(reference.mean(0, dtype=np.float64), [5, 95])
     return float(high - low)
 
 
@@ -593,7 +601,7 @@ def _write_figures(
     for title, shown in report["shown"].items():
         sample = benchmark.samples[shown["index"]]
         images = (_optical(sample, benchmark.spec), subject.restore(sample, benchmark.spec), sample["clear"])
-        arrays = [benchmark.unit(image).numpy() for image in images]
+        arrays = [benchmark.unit(image) for image in images]
         heading = f"{title}, {shown['name']}, {_number(shown['psnr'], 2)} dB"
         panels.append(viz.Panel(heading, *arrays))
     viz.save_panels(folder / "panels.png", panels, benchmark.shown_spec)

@@ -5,26 +5,27 @@ of its protocol says nothing. `PROTOCOLS` holds them by name; each scores one pa
 of a data set. Images are (C, H, W) in units where 1 is the peak: RGB / 255, or digital numbers / 10000.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from numpy.typing import ArrayLike, NDArray
 
 from attcr.errors import ConfigError, DataError, MissingExtraError, ShapeError
 
 try:
-    import torchmetrics.functional.image as torchmetrics
     from scipy.ndimage import correlate1d
     from skimage.metrics import structural_similarity
 except ImportError as error:
-    raise MissingExtraError(error.name or "torchmetrics", "eval") from error
+    raise MissingExtraError(error.name or "scikit-image", "eval") from error
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Scores = dict[str, float]
-Array = npt.NDArray[np.float64]
+Array = NDArray[np.floating[Any]]
 
 SMALLEST = 16
 """Pixels a side must have: room for the 7-pixel window of `half` after halving, and for the 11-pixel ones."""
@@ -56,33 +57,42 @@ class Protocol:
     """The number of bands it was published for; None for any."""
     rgb_only: bool
     """True when its formula needs red, green and blue; otherwise any number of bands can be scored."""
-    measure: Callable[[Tensor, Tensor], Scores]
+    measure: Callable[[Array, Array], Scores]
     """Its definition, on two images that `score` has checked."""
 
-    def score(self, predicted: Tensor, reference: Tensor) -> Scores:
+    def score(self, predicted: "Array | Tensor", reference: "Array | Tensor") -> Scores:
         """Give the metrics of one image; SAM is NaN when a pixel is black, and `average` leaves it out.
 
-        Both are floating (C, H, W) where 1 is the peak; the prediction as the network gave it, not clamped.
+        Both are floating (C, H, W) where 1 is the peak, tensors or arrays; the prediction as the network gave it, not
+        clamped.
         """
+        predicted, reference = _array(predicted), _array(reference)
         if predicted.shape != reference.shape or predicted.ndim != 3:
             raise ShapeError(
                 f"protocol {self.name} scores two images of one shape (C, H, W); "
-                f"the prediction has {tuple(predicted.shape)}, the reference {tuple(reference.shape)}."
+                f"the prediction has {predicted.shape}, the reference {reference.shape}."
             )
         for role, image in (("prediction", predicted), ("reference", reference)):
-            if not image.is_floating_point():
+            if image.dtype.kind != "f":
                 raise ShapeError(
                     f"the {role} is {image.dtype}; protocols score floating images where 1 is the peak: "
                     "divide 8-bit RGB by 255 and reflectance digital numbers by 10000."
                 )
-            if not torch.isfinite(image).all():
+            if not np.isfinite(image).all():
                 raise DataError(f"the {role} has NaN or infinite pixels, which no protocol can score.")
         bands, height, width = reference.shape
         if self.rgb_only and bands != 3:
             raise ShapeError(f"protocol {self.name} is defined on RGB; these images have {bands} bands.")
         if min(height, width) < SMALLEST:
             raise ShapeError(f"protocols need {SMALLEST} pixels a side; these images are {height} x {width}.")
-        return self.measure(predicted.detach().cpu(), reference.detach().cpu())
+        return self.measure(predicted, reference)
+
+
+def _array(image: "Array | Tensor") -> Array:
+    if isinstance(image, np.ndarray):
+        return image
+    held = image.detach().cpu()
+    return np.asarray(held.float() if held.is_floating_point() and held.element_size() < 4 else held)
 
 
 def average(rows: Iterable[Mapping[str, float]]) -> Scores:
@@ -105,38 +115,45 @@ def named(name: str) -> Protocol:
     return PROTOCOLS[name]
 
 
-def mean_absolute_error(predicted: Tensor, reference: Tensor) -> float:
+def _difference(predicted: ArrayLike, reference: ArrayLike) -> NDArray[np.float64]:
+    return np.asarray(predicted, np.float64) - np.asarray(reference, np.float64)
+
+
+def mean_absolute_error(predicted: ArrayLike, reference: ArrayLike) -> float:
     """Give the mean absolute difference over all values."""
-    return float((predicted.double() - reference.double()).abs().mean())
+    return float(abs(_difference(predicted, reference)).mean())
 
 
-def root_mean_squared_error(predicted: Tensor, reference: Tensor) -> float:
+def root_mean_squared_error(predicted: ArrayLike, reference: ArrayLike) -> float:
     """Give the root of the mean squared difference over all values."""
-    return float((predicted.double() - reference.double()).square().mean().sqrt())
+    return float(np.sqrt((_difference(predicted, reference) ** 2).mean()))
 
 
-def psnr(predicted: Tensor, reference: Tensor, *, peak: float = 1.0) -> float:
+def psnr(predicted: ArrayLike, reference: ArrayLike, *, peak: float = 1.0) -> float:
     """Give the peak signal-to-noise ratio in dB over all values together; infinite for equal images."""
-    squared = (predicted.double() - reference.double()).square().mean()
-    return float(20 * np.log10(peak) - 10 * torch.log10(squared))
+    squared = float((_difference(predicted, reference) ** 2).mean())
+    return 20 * math.log10(peak) - 10 * math.log10(squared) if squared else math.inf
 
 
-def spectral_angles(predicted: Tensor, reference: Tensor) -> Tensor:
+def spectral_angles(predicted: Array, reference: Array) -> Array:
     """Give the angle between the spectra of each pixel in degrees, of (C, ...); NaN where either is black."""
-    cosine = (predicted * reference).sum(0) / reference.square().sum(0).sqrt() / predicted.square().sum(0).sqrt()
-    return torch.rad2deg(torch.acos(cosine.clamp(-1, 1)))
+    lengths = np.sqrt((reference**2).sum(0)), np.sqrt((predicted**2).sum(0))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        cosine = (predicted * reference).sum(0) / lengths[0] / lengths[1]
+    angles: Array = np.rad2deg(np.arccos(cosine.clip(-1, 1)))
+    return angles
 
 
-def spectral_angle(predicted: Tensor, reference: Tensor) -> float:
+def spectral_angle(predicted: Array, reference: Array) -> float:
     """Give the mean angle between the pixels' spectra in degrees; NaN when any pixel of either is black.
 
     In float32 as in the peers' code: acos is coarse near 0 degrees there (up to 0.02),
     and their tables have it.
     """
-    return float(spectral_angles(predicted.float(), reference.float()).mean())
+    return float(spectral_angles(predicted.astype(np.float32), reference.astype(np.float32)).mean())
 
 
-def zero_padded_ssim(predicted: Tensor, reference: Tensor, *, centre: float) -> float:
+def zero_padded_ssim(predicted: ArrayLike, reference: ArrayLike, *, centre: float) -> float:
     """Give SSIM with an 11 x 11 Gaussian of sigma 1.5, zero padded, per band, for a peak of 1.
 
     `centre` is where the Gaussian has its top, counted from the window's first pixel: 5 is its middle, and
@@ -145,12 +162,12 @@ def zero_padded_ssim(predicted: Tensor, reference: Tensor, *, centre: float) -> 
     window = np.exp(-((np.arange(11) - centre) ** 2) / (2 * 1.5**2))
     window /= window.sum()
 
-    def blur(image: Array) -> Array:
-        rows: Array = correlate1d(image, window, axis=1, mode="constant")
-        blurred: Array = correlate1d(rows, window, axis=2, mode="constant")
+    def blur(image: NDArray[np.float64]) -> NDArray[np.float64]:
+        rows: NDArray[np.float64] = correlate1d(image, window, axis=1, mode="constant")
+        blurred: NDArray[np.float64] = correlate1d(rows, window, axis=2, mode="constant")
         return blurred
 
-    p, r = predicted.double().numpy(), reference.double().numpy()  # float32 cancels in E[x^2] - E[x]^2
+    p, r = np.asarray(predicted, np.float64), np.asarray(reference, np.float64)  # float32 cancels in E[x^2] - E[x]^2
     mean_p, mean_r = blur(p), blur(r)
     both, product = mean_p**2 + mean_r**2, mean_p * mean_r
     variances, covariance = blur(p * p + r * r) - both, blur(p * r) - product
@@ -159,15 +176,15 @@ def zero_padded_ssim(predicted: Tensor, reference: Tensor, *, centre: float) -> 
     return float(ssim.mean())
 
 
-def uniform_ssim(predicted: Tensor, reference: Tensor, *, peak: float) -> float:
+def uniform_ssim(predicted: ArrayLike, reference: ArrayLike, *, peak: float) -> float:
     """Give scikit-image's own SSIM: 7 x 7 uniform window, sample covariance, per band, valid region."""
-    p, r = predicted.double().numpy(), reference.double().numpy()
+    p, r = np.asarray(predicted, np.float64), np.asarray(reference, np.float64)
     return float(structural_similarity(p, r, data_range=peak, channel_axis=0))
 
 
-def gaussian_ssim(predicted: Tensor, reference: Tensor, *, peak: float) -> float:
+def gaussian_ssim(predicted: ArrayLike, reference: ArrayLike, *, peak: float) -> float:
     """Give the SSIM of its paper: 11 x 11 Gaussian of sigma 1.5, per band, valid region (by scikit-image)."""
-    p, r = predicted.double().numpy(), reference.double().numpy()
+    p, r = np.asarray(predicted, np.float64), np.asarray(reference, np.float64)
     return float(
         structural_similarity(
             p,
@@ -181,24 +198,33 @@ def gaussian_ssim(predicted: Tensor, reference: Tensor, *, peak: float) -> float
     )
 
 
-def matlab_luma(image: Tensor) -> Tensor:
+def matlab_luma(image: ArrayLike) -> Array:
     """Give MATLAB's Y of YCbCr, (1, H, W) in whole numbers 16..235, of RGB that is first made 8-bit."""
-    weights = torch.tensor([65.481, 128.553, 24.966], dtype=torch.float64)
-    levels = (image.double().clamp(0, 1) * 255).round()
-    return ((levels * weights.view(3, 1, 1)).sum(0, keepdim=True) / 255 + 16).round()
+    weights = np.array([65.481, 128.553, 24.966]).reshape(3, 1, 1)
+    levels = (np.asarray(image, np.float64).clip(0, 1) * 255).round()
+    luma: Array = ((levels * weights).sum(0, keepdims=True) / 255 + 16).round()
+    return luma
 
 
-def matlab_half(image: Tensor) -> Tensor:
+def matlab_half(image: Array) -> Array:
     """Give the image at half size as MATLAB's imresize does: bicubic, antialiased, mirrored at the border."""
     height, width = image.shape[1:]
     pads = ((0, 0), (4, 4 + height % 2), (4, 4 + width % 2))  # a cubic kernel of twice the width reaches 4
-    mirrored = torch.from_numpy(np.pad(image.double().numpy(), pads, mode="symmetric"))
-    size = (mirrored.shape[1] // 2, mirrored.shape[2] // 2)
-    half = F.interpolate(mirrored[None], size=size, mode="bicubic", antialias=True)[0]
+    mirrored = np.pad(np.asarray(image, np.float64), pads, mode="symmetric")
+    half: Array = _resize(mirrored, (mirrored.shape[1] // 2, mirrored.shape[2] // 2), "bicubic")
     return half[:, 2:-2, 2:-2]
 
 
-def _like_att_cr(predicted: Tensor, reference: Tensor) -> Scores:
+def _resize(image: Array, size: tuple[int, int], how: str) -> Array:
+    """Give the image at another size, antialiased, as torch does it."""
+    import torch
+    from torch.nn.functional import interpolate
+
+    resized: Array = interpolate(torch.from_numpy(image)[None], size=size, mode=how, antialias=True)[0].numpy()
+    return resized
+
+
+def _like_att_cr(predicted: Array, reference: Array) -> Scores:
     return {
         "psnr": psnr(predicted, reference),
         "ssim": zero_padded_ssim(predicted, reference, centre=5.5),
@@ -207,19 +233,19 @@ def _like_att_cr(predicted: Tensor, reference: Tensor) -> Scores:
     }
 
 
-def _att_cr(predicted: Tensor, reference: Tensor) -> Scores:
-    return _like_att_cr(predicted.clamp(0, 1), reference)
+def _att_cr(predicted: Array, reference: Array) -> Scores:
+    return _like_att_cr(predicted.clip(0, 1), reference)
 
 
-def _aca_crnet(predicted: Tensor, reference: Tensor) -> Scores:
-    def shrink(image: Tensor) -> Tensor:  # torchvision's Resize of a PIL image is bilinear and antialiased
-        resized = F.interpolate(image[None], size=(256, 256), mode="bilinear", antialias=True)[0]
-        return resized[:, 64:192, 64:192]
+def _aca_crnet(predicted: Array, reference: Array) -> Scores:
+    def shrink(image: Array) -> Array:  # torchvision's Resize of a PIL image is bilinear and antialiased
+        small: Array = _resize(image, (256, 256), "bilinear")[:, 64:192, 64:192]
+        return small
 
-    return _att_cr(shrink(predicted.clamp(0, 1)), shrink(reference))
+    return _att_cr(shrink(predicted.clip(0, 1)), shrink(reference))
 
 
-def _uncrtaints(predicted: Tensor, reference: Tensor) -> Scores:
+def _uncrtaints(predicted: Array, reference: Array) -> Scores:
     return {
         "psnr": psnr(predicted, reference),
         "ssim": zero_padded_ssim(predicted, reference, centre=5),
@@ -229,29 +255,36 @@ def _uncrtaints(predicted: Tensor, reference: Tensor) -> Scores:
     }
 
 
-def _t_cloud(predicted: Tensor, reference: Tensor) -> Scores:
+def _t_cloud(predicted: Array, reference: Array) -> Scores:
     return {"psnr": psnr(predicted, reference), "ssim": uniform_ssim(predicted, reference, peak=1)}
 
 
-def _cmnet_y(predicted: Tensor, reference: Tensor) -> Scores:
+def _cmnet_y(predicted: Array, reference: Array) -> Scores:
     p, r = matlab_luma(predicted), matlab_luma(reference)
     return {"psnr": psnr(p, r, peak=255), "ssim": gaussian_ssim(p, r, peak=255)}
 
 
-def _half(predicted: Tensor, reference: Tensor) -> Scores:
-    def levels(image: Tensor) -> Tensor:
-        return (matlab_half(image) * 255).clamp(0, 255).floor()  # their conversion to 8 bits cuts
+def _half(predicted: Array, reference: Array) -> Scores:
+    def levels(image: Array) -> Array:
+        cut: Array = np.floor((matlab_half(image) * 255).clip(0, 255))  # their conversion to 8 bits cuts
+        return cut
 
     p, r = levels(predicted), levels(reference)
-    grey = torch.tensor([0.298912, 0.586611, 0.114478], dtype=torch.float64).view(3, 1, 1)
-    grey_p, grey_r = (p * grey).sum(0, keepdim=True), (r * grey).sum(0, keepdim=True)
+    grey = np.array([0.298912, 0.586611, 0.114478]).reshape(3, 1, 1)
+    grey_p, grey_r = (p * grey).sum(0, keepdims=True), (r * grey).sum(0, keepdims=True)
     return {"psnr": psnr(p, r, peak=255), "ssim": uniform_ssim(grey_p, grey_r, peak=255)}
 
 
-def _standard(predicted: Tensor, reference: Tensor) -> Scores:
-    p, r = predicted.float()[None], reference.float()[None]
+def _standard(predicted: Array, reference: Array) -> Scores:
+    import torch
+
+    try:
+        import torchmetrics.functional.image as torchmetrics
+    except ImportError as error:
+        raise MissingExtraError(error.name or "torchmetrics", "eval") from error
+    p, r = (torch.from_numpy(image.astype(np.float32))[None] for image in (predicted, reference))
     ssim = torchmetrics.structural_similarity_index_measure(p, r, data_range=1.0)
-    assert isinstance(ssim, Tensor)
+    assert isinstance(ssim, torch.Tensor)
     return {
         "psnr": float(torchmetrics.peak_signal_noise_ratio(p, r, data_range=1.0)),
         "ssim": float(ssim),

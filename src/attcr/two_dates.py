@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import ArrayLike, NDArray
 
 from attcr.data.dates import CLASSES, NOT_SCORED
 from attcr.errors import ShapeError
-from attcr.protocols import Metric, spectral_angles
+from attcr.protocols import Array, Metric, spectral_angles
 
 ClassScores = dict[str, dict[str, float]]
 """By class: its pixels, and its metrics."""
@@ -54,18 +53,21 @@ class ClassProtocol:
     metrics: Mapping[str, Metric]
     """The metrics it gives, by key, in the order of its tables."""
 
-    def score(self, predicted: Tensor, reference: Tensor, classes: Tensor, bands: Sequence[str]) -> ClassScores:
+    def score(
+        self, predicted: ArrayLike, reference: ArrayLike, classes: ArrayLike, bands: Sequence[str]
+    ) -> ClassScores:
         """Give pixels and metrics by class, of those that are there; nothing for a pair that cannot be fitted.
 
         Images are (C, H, W) reflectance of these bands, classes (H, W) as in `attcr.data.dates`. A metric is NaN where
         its bands are absent.
         """
-        if predicted.shape != reference.shape or predicted.shape[1:] != classes.shape:
+        image: Array = np.asarray(predicted, np.float64)
+        clear, classes = np.asarray(reference, np.float64), np.asarray(classes)
+        if image.shape != clear.shape or image.shape[1:] != classes.shape:
             raise ShapeError(
                 f"protocol {self.name} scores two images (C, H, W) and classes (H, W) of one size; the prediction has "
-                f"{tuple(predicted.shape)}, the reference {tuple(reference.shape)}, the classes {tuple(classes.shape)}."
+                f"{image.shape}, the reference {clear.shape}, the classes {classes.shape}."
             )
-        image, clear = predicted.double(), reference.double()
         if self.fitted:
             both = classes == CLASSES["clear"]
             if int(both.sum()) < LEAST_CLEAR:
@@ -80,40 +82,46 @@ class ClassProtocol:
         }
 
 
-def fit_to(image: Tensor, clear: Tensor, both: Tensor) -> Tensor:
+def fit_to(image: Array, clear: Array, both: NDArray[np.bool_]) -> Array:
     """Give the image (C, H, W), each band by the line that brings it nearest to the clear one on the pixels `both`.
 
     Nearest is in squares; a band that is the same on all these pixels says nothing of a line and is left as it is.
     """
     seen, wanted = image[:, both], clear[:, both]
-    middle, aim = seen.mean(1, keepdim=True), wanted.mean(1, keepdim=True)
-    variance = (seen - middle).square().mean(1, keepdim=True)
-    flat = variance.sqrt() <= 1e-5
-    slope = ((seen - middle) * (wanted - aim)).mean(1, keepdim=True) / torch.where(flat, 1.0, variance)
-    slope, offset = torch.where(flat, 1.0, slope), torch.where(flat, 0.0, aim - slope * middle)
-    return image * slope[..., None] + offset[..., None]
+    middle, aim = seen.mean(1, keepdims=True), wanted.mean(1, keepdims=True)
+    variance = ((seen - middle) ** 2).mean(1, keepdims=True)
+    flat = np.sqrt(variance) <= 1e-5
+    slope = ((seen - middle) * (wanted - aim)).mean(1, keepdims=True) / np.where(flat, 1.0, variance)
+    slope, offset = np.where(flat, 1.0, slope), np.where(flat, 0.0, aim - slope * middle)
+    fitted: Array = image * slope[..., None] + offset[..., None]
+    return fitted
 
 
-def _errors(image: Tensor, clear: Tensor, bands: Sequence[str]) -> dict[str, float]:
+def _errors(image: Array, clear: Array, bands: Sequence[str]) -> dict[str, float]:
     """Give the metrics of (C, N) against (C, N)."""
     scores = {
         "pixels": image.shape[1],
-        "mae": float((image - clear).abs().mean()),
-        "rmse": float((image - clear).square().mean().sqrt()),
-        "sam": float(spectral_angles(image, clear).nanmean()),  # a black pixel has no angle
+        "mae": float(abs(image - clear).mean()),
+        "rmse": float(np.sqrt(((image - clear) ** 2).mean())),
+        "sam": _mean_known(spectral_angles(image, clear)),  # a black pixel has no angle
     }
     for key, (first, second) in INDICES.items():
         if first in bands and second in bands:
             at = [list(bands).index(first), list(bands).index(second)]
-            scores[key] = float((_index(*image[at]) - _index(*clear[at])).abs().mean())
+            scores[key] = float(abs(_index(*image[at]) - _index(*clear[at])).mean())
         else:
             scores[key] = math.nan
     return scores
 
 
-def _index(first: Tensor, second: Tensor) -> Tensor:
+def _mean_known(values: Array) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else math.nan
+
+
+def _index(first: Array, second: Array) -> Array:
     # Below 0 there is no reflectance, and no bound to the index.
-    first, second = first.clamp_min(0), second.clamp_min(0)
+    first, second = first.clip(0), second.clip(0)
     return (first - second) / (first + second + 1e-6)
 
 

@@ -1,5 +1,7 @@
-"""Restore and fleet where torch is not installed."""
+"""Restore, fleet, evaluate and the service where torch is not installed."""
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 import rasterio
 from rasterio.transform import from_origin
 
+from fakes import make_pairs, write_native
 from small_networks import save_small
 
 pytest.importorskip("onnx")
@@ -19,17 +22,7 @@ from attcr.export import export
 from attcr.restore import RestoreOptions, restore_scene
 
 OPTIONS = RestoreOptions(sensor="rgb8", dtype="float32")
-RUN = """
-import sys
-class NoTorch:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("torch", "lightning", "torchmetrics"):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])
-sys.meta_path.insert(0, NoTorch())
-from attcr.cli import main
-sys.argv = ["attcr", *sys.argv[1:]]
-main()
-"""
+NO_TORCH = Path(__file__).parents[1] / "no_torch"
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +40,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def without_torch(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", RUN, *arguments], cwd=folder, capture_output=True, text=True, check=False
-    )
+    return with_torch(folder, *arguments, PYTHONPATH=str(NO_TORCH))
+
+
+def with_torch(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command, env = [sys.executable, "-m", "attcr", *arguments], {**os.environ, **environment}
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=env)
 
 
 def pixels(path: Path) -> np.ndarray:
@@ -92,6 +88,19 @@ def test_a_fleet_refuses_a_file_whose_numbers_are_in_another(folder: Path, tmp_p
     assert "give weights or .onnx, with --set backend=openvino" in done.stderr
 
 
+def test_the_service_runs_an_exported_network(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("fastapi")
+    from fake_services import answers, begin, command, ended
+
+    server = command(tmp_path / "store", "--weights", str(folder / "net.onnx"), path=NO_TORCH)
+    with server as (_, url), answers(url, 300) as client:
+        job = begin(client, (folder / "in.tif").read_bytes(), sensor="rgb8")
+        status = ended(client, job, 300)
+        assert status["status"] == "successful", status
+        (tmp_path / "served.tif").write_bytes(client.get(f"/jobs/{job}/results/restored").content)
+    assert (pixels(tmp_path / "served.tif") == pixels(folder / "torch.tif")).mean() > 0.999
+
+
 def test_weights_that_need_torch_say_what_runs_them_without(folder: Path, tmp_path: Path) -> None:
     target = str(tmp_path / "out.tif")
     done = without_torch(folder, "restore", "in.tif", target, "--sensor", "rgb8", "--weights", "small.safetensors")
@@ -101,9 +110,49 @@ def test_weights_that_need_torch_say_what_runs_them_without(folder: Path, tmp_pa
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_a_command_that_needs_torch_says_so_in_one_line(folder: Path, tmp_path: Path) -> None:
-    given = ("--weights", "net.onnx", "--data", "rice1", "--root", str(tmp_path), "--out", str(tmp_path / "report"))
-    done = without_torch(folder, "evaluate", *given)
+def test_evaluate_gives_the_report_that_it_gives_with_torch(folder: Path, tmp_path: Path) -> None:
+    make_pairs(tmp_path, ("cloudy", "clear"), ["a", "b", "c"])
+    protocols = ("att-cr", "att-cr-sen12", "uncrtaints", "t-cloud", "cmnet-y")
+    given = ["--data", "pairs", "--root", str(tmp_path), *(word for name in protocols for word in ("--protocol", name))]
+    reports = []
+    for name, run in (("with", with_torch), ("without", without_torch)):
+        out = tmp_path / name
+        done = run(folder, "evaluate", *given, "--weights", "net.onnx", "--out", str(out))
+        assert done.returncode == 0, done.stderr
+        files = (path for path in out.rglob("*") if path.is_file() and path.name != "run.log")
+        reports.append({path.name: path.read_bytes() for path in files})
+    assert len(reports[0]) == len(protocols) + len(("report.md", "report.json", "rows.jsonl", "panels.png", "gain.png"))
+    assert reports[0] == reports[1]
+
+
+def test_pairs_of_two_dates_are_evaluated(tmp_path: Path) -> None:
+    clear = np.random.default_rng(0).integers(1000, 3000, (13, 60, 60)).astype(np.uint16)
+    mask = np.zeros((60, 60), np.uint8)
+    mask[42:] = 2
+    write_native(tmp_path, "place_clear", clear, np.zeros_like(mask))
+    write_native(tmp_path, "place_thin", clear + mask.astype(np.uint16) * 300, mask)
+    given = (
+        "--data",
+        "cloudsen12",
+        "--root",
+        str(tmp_path),
+        "--out",
+        str(tmp_path / "report"),
+        "--json",
+        "--baseline",
+        "copy",
+    )
+    done = without_torch(tmp_path, "evaluate", *given)
+    assert done.returncode == 0, done.stderr
+    copied = json.loads(done.stdout)["protocols"]["two-dates"]["methods"]["input copied"]
+    assert copied["thin"]["mae"]["mean"] == pytest.approx(0.06, abs=1e-6)
+
+
+@pytest.mark.parametrize("protocol", ["aca-crnet", "half", "standard"])
+def test_a_protocol_that_needs_torch_says_so_in_one_line(protocol: str, folder: Path, tmp_path: Path) -> None:
+    make_pairs(tmp_path, ("cloudy", "clear"), ["a"])
+    given = ("--data", "pairs", "--root", str(tmp_path), "--out", str(tmp_path / "report"), "--protocol", protocol)
+    done = without_torch(folder, "evaluate", *given, "--baseline", "copy")
     assert done.returncode == 2
-    assert done.stderr.startswith("attcr: torch is not installed, and this command needs it")
+    assert done.stderr.startswith("attcr: torch is not installed, and this needs it")
     assert len(done.stderr.strip().splitlines()) == 1

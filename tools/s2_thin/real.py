@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 
 from attcr.data import find_set
 from attcr.data.dates import (
@@ -59,8 +58,7 @@ class Restoration(NamedTuple):
 
     def fitted(self) -> Array:
         """Give what came out on a line, for each band, to the clear date, fitted to the pixels clear on both."""
-        both = torch.from_numpy(self.classes == CLASSES["clear"])
-        return fit_to(torch.from_numpy(self.out).double(), torch.from_numpy(self.clear).double(), both).numpy()
+        return fit_to(self.out.astype(np.float64), self.clear.astype(np.float64), self.classes == CLASSES["clear"])
 
 
 def open_set(root: Path, name: str) -> DatedPairs:
@@ -92,8 +90,7 @@ def restorations(restore: Restorer, pairs: DatedPairs) -> Iterator[Restoration]:
 def _both(pair: Restoration, *, fitted: bool) -> tuple[ClassScores, ClassScores]:
     """Score the input and what came out."""
     rule = FITTED if fitted else RAW
-    clear, classes = torch.from_numpy(pair.clear), torch.from_numpy(pair.classes)
-    before, after = (rule.score(torch.from_numpy(a), clear, classes, pair.bands) for a in (pair.cloudy, pair.out))
+    before, after = (rule.score(a, pair.clear, pair.classes, pair.bands) for a in (pair.cloudy, pair.out))
     return before, after
 
 
@@ -143,7 +140,7 @@ def cloudsen12(restore: Restorer, root: Path) -> Figures:
             continue
         before.append(scores[0])
         after.append(scores[1])
-        out, cloudy, classes = (torch.from_numpy(a) for a in (pair.out, pair.cloudy, pair.classes))
+        out, cloudy, classes = pair.out, pair.cloudy, pair.classes
         moved.append(RAW.score(out, cloudy, classes, pair.bands))
         through = pair.scored & (pair.classes != CLASSES["thick"])
         certainty.add(np.abs(pair.fitted() - pair.clear)[:, through], pair.scale[:, through])
@@ -168,7 +165,7 @@ def sen12mscr(restore: Restorer, root: Path) -> Figures:
     figures: Figures = {}
     certainty = Certainty()
     for pair in restorations(restore, open_set(root, "sen12mscr-pairs")):
-        cloudy, out, clear = (torch.from_numpy(a).clamp(0, 1) for a in (pair.cloudy, pair.out, pair.clear))
+        cloudy, out, clear = (a.clip(0, 1) for a in (pair.cloudy, pair.out, pair.clear))
         figures[f"SEN12MS-CR {pair.name} dB"] = {"input": psnr(cloudy, clear), "restored": psnr(out, clear)}
         count = len(pair.bands)
         certainty.add(np.abs(pair.out - pair.clear).reshape(count, -1), pair.scale.reshape(count, -1))

@@ -60,7 +60,10 @@ EXTRAS = {
     "openvino": "openvino",
 }  # fmt: skip
 """Libraries that may not be installed, and what to install for each."""
-NO_TORCH = "torch is not installed, and this command needs it: pip install torch. `restore` and `fleet` run without it."
+NO_TORCH = (
+    "torch is not installed, and this needs it: pip install torch. `restore`, `fleet`, `serve` and `evaluate` run "
+    "without it, except for the protocols aca-crnet, half and standard."
+)
 
 
 def main() -> None:

@@ -11,12 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch.utils.data import Dataset
 
 from attcr.data.listing import Listing, Lists
-from attcr.data.pairs import Array, Sample, Transform, make_sample, read_raster
+from attcr.data.pairs import Array, Dataset, Sample, Transform, make_sample, read_raster
 from attcr.errors import ConfigError, DataError, DataNotFoundError
 from attcr.sensors import S2_COMMON, S2_L1C_BANDS, SENTINEL2_L1C, SENTINEL2_L2A, Sensor
 from attcr.spec import ANY_BANDS, CLOUDS, InputSpec
@@ -131,8 +129,7 @@ class DatedPairs(Dataset[Sample]):
         classes = self._classes(pair, seen, clear)
         there = np.logical_and.reduce([(image > 0).all(0) for image in (cloudy, *dates)])
         classes[~there] = NOT_SCORED
-        masks = {CLASSES_MASK: torch.from_numpy(classes)}
-        return make_sample(self._planes(seen), clear, pair.name, self.transform, masks)
+        return make_sample(self._planes(seen), clear, pair.name, self.transform, {CLASSES_MASK: classes})
 
     def _classes(self, pair: DatedPair, cloudy: Array, clear: Array) -> NDArray[np.uint8]:
         if pair.cloudy.mask is None:

@@ -1,21 +1,30 @@
 """Samples of a cloudy input and a clear target, and pairs of any two folders with matching names."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypedDict, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.utils.data import Dataset
 
 from attcr.errors import DataError, DataNotFoundError, MissingExtraError, ShapeError
 from attcr.sensors import Sensor
 from attcr.spec import TRUE_COLOUR, InputSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.utils.data import Dataset as Dataset
+else:
+    try:
+        from torch.utils.data import Dataset
+    except ImportError:  # `evaluate` runs without torch
+
+        class Dataset(Generic[TypeVar("T")]):
+            """A base without torch."""
+
 
 Array = NDArray[Any]
 
@@ -27,13 +36,16 @@ EIGHT_BIT = Sensor("8-bit", (), 1 / 255, 0.0, picture=True)
 
 
 class Sample(TypedDict):
-    """One item of a data set: float32 planes in the range that the set's spec says, and the name without ending."""
+    """One item of a data set: float32 planes in the range that the set's spec says, and the name without ending.
 
-    inputs: Tensor
+    Where torch is not installed, planes and masks are numpy arrays.
+    """
+
+    inputs: "Tensor"
     """(S, H, W), a plane for each of the set's slots, in their order."""
-    clear: Tensor
+    clear: "Tensor"
     """(C, H, W), a plane for each of the set's outputs, in their order."""
-    masks: dict[str, Tensor]
+    masks: "dict[str, Tensor]"
     """(H, W) by name; may be empty."""
     name: str
 
@@ -212,13 +224,18 @@ class PairFolder(Dataset[Sample]):
 
 
 def make_sample(
-    inputs: Array, clear: Array, name: str, transform: Transform | None, masks: dict[str, Tensor] | None = None
+    inputs: Array, clear: Array, name: str, transform: Transform | None, masks: Mapping[str, Array] | None = None
 ) -> Sample:
-    """Bring two arrays, their name and their masks into an item, transformed."""
+    """Bring two arrays, their name and their masks into an item, transformed; as they are where there is no torch."""
+    keep: Callable[[Array], Any]
+    try:
+        from torch import from_numpy as keep
+    except ImportError:
+        keep = np.asarray
     sample: Sample = {
-        "inputs": torch.from_numpy(inputs),
-        "clear": torch.from_numpy(clear),
-        "masks": masks or {},
+        "inputs": keep(inputs),
+        "clear": keep(clear),
+        "masks": {key: keep(mask) for key, mask in (masks or {}).items()},
         "name": name,
     }
     return sample if transform is None else transform(sample)

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch.utils.data import Dataset
 
 from attcr.data.listing import Listing, Lists, PatchNames
-from attcr.data.pairs import Array, Sample, Transform, make_sample, read_raster, some
+from attcr.data.pairs import Array, Dataset, Sample, Transform, make_sample, read_raster, some
 from attcr.data.splits import PARTS, load_split
 from attcr.errors import AttcrWarning, ConfigError, DataError, DataNotFoundError
 from attcr.files import cache_folder, write_whole
