@@ -1021,6 +1021,7 @@ FLEET = [
     *of(
         "fleet/manifest.py",
         ("tests/fleet/test_manifest.py",),
+        ("folder-by-its-own-time", "if os.path.isdir(href):", "if False:"),
         ("options-public-work-options", '"options": _public(work.options)', '"options": work.options'),
         ("version-public-self-options", "version, _public(self.options)", "version, self.options"),
         ("or-vsi-in-options", 'or "/vsi" in options', ""),

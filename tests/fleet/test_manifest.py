@@ -177,6 +177,20 @@ def test_a_written_manifest_keeps_rows_and_no_signature(tmp_path: Path) -> None:
     assert all("secret" not in work.item for work in again)
 
 
+def test_a_file_that_changes_deep_in_a_folder_changes_the_key(tmp_path: Path) -> None:
+    bands = tmp_path / "a.SAFE" / "GRANULE" / "IMG_DATA"
+    bands.mkdir(parents=True)
+    (bands / "B02.jp2").write_bytes(b"1")
+    work = Work("a", (str(tmp_path / "a.SAFE"),))
+    keys = [work.keyed("recipe").key, work.keyed("recipe").key]
+    (bands / "B02.jp2").write_bytes(b"22")
+    keys.append(work.keyed("recipe").key)
+    (bands / "B03.jp2").write_bytes(b"3")
+    keys.append(work.keyed("recipe").key)
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 3
+
+
 def test_a_key_is_the_sha256_of_recipe_id_version_options_and_addresses() -> None:
     work = Work("a", ("s3://b/a.tif", "s3://b/b.tif"), version="e1", options='{"tile": 64}')
     told = 'r\0a\0e1\0{"tile": 64}\0s3://b/a.tif\0s3://b/b.tif'

@@ -525,11 +525,18 @@ def _resolve(href: str, folder: str = "") -> str:
 
 
 def _stat(href: str) -> str:
-    """Give a local file's size and time, as `Scene.identity` does; nothing for others."""
+    """Give a local file's size and time, as `Scene.identity` does, or those of all files in a folder (SAFE)."""
     if not is_local(href):
         return ""
     try:
+        if os.path.isdir(href):  # noqa: PTH112
+            return " ".join(f"{path} {_stat(path)}" for path in sorted(_files_below(href)))
         stat = os.stat(href)  # noqa: PTH116
     except (OSError, ValueError):  # not there, or no name of a file
         return ""
     return f"{stat.st_size} {stat.st_mtime_ns}"
+
+
+def _files_below(folder: str) -> Iterator[str]:
+    for parent, _, names in os.walk(folder):
+        yield from (os.path.join(parent, name) for name in names)  # noqa: PTH118
