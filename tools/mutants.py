@@ -1151,6 +1151,8 @@ USER = [
         ("no-thread-left", "max(1, count - round(", "max(0, count - round("),
         ("load-is-added", "count - round(max(busy, 0.0))", "count + round(max(busy, 0.0))"),
         ("training-shares", "command[0] not in ALL_CORES", "command[0] in ALL_CORES"),
+        ("memory-not-kept", "mallopt(number, value)", "pass"),
+        ("allocator-of-the-user", "or any(name in environment for name in KEPT)", ""),
     ),
     *of(
         "sensors.py",

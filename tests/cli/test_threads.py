@@ -1,9 +1,12 @@
-"""Threads as the machine can spare them."""
+"""Threads as the machine can spare them, and memory that is kept."""
+
+import subprocess
+import sys
 
 import pytest
 
 from attcr.cli import threads
-from attcr.cli.threads import cores, idle_cores, load, spare_the_cores
+from attcr.cli.threads import KEPT, cores, idle_cores, keep_memory, load, spare_the_cores
 
 
 @pytest.mark.parametrize(
@@ -30,3 +33,39 @@ def test_what_the_user_set_rules_and_training_takes_all(monkeypatch: pytest.Monk
 def test_the_machine_tells_its_cores_and_load() -> None:
     assert cores() >= 1
     assert load() >= 0
+
+
+TAKES_AND_FREES = """
+import resource, sys
+from attcr.cli.threads import keep_memory
+if sys.argv[1] == "keep":
+    keep_memory()
+import numpy as np
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+np.ones(2**26, np.uint8)
+before = faults()
+for _ in range(20):
+    np.ones(2**26, np.uint8)
+print(faults() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
+def test_freed_memory_is_kept() -> None:
+    """An array of 64 MiB has 16,384 pages of 4 KiB, or 32 of 2 MiB; each that is new is a fault."""
+
+    def faults(how: str) -> int:
+        command = [sys.executable, "-c", TAKES_AND_FREES, how]
+        return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+    assert faults("as it is") > 10 * max(faults("keep"), 32)
+
+
+def test_processes_that_it_starts_keep_memory_too_unless_the_user_set_how() -> None:
+    own = {"MALLOC_ARENA_MAX": "4"}
+    keep_memory(own)
+    assert own == {"MALLOC_ARENA_MAX": "4"}
+    code = "from attcr.cli.threads import keep_memory; e = {}; keep_memory(e); print(*e, *e.values())"
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert told == ([*KEPT, "1073741824", "2147483647", "1"] if sys.platform == "linux" else [])

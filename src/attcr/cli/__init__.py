@@ -14,7 +14,7 @@ from attcr.cli.fleet import fleet
 from attcr.cli.networks import convert, gates, info, weights
 from attcr.cli.scenes import demo, restore
 from attcr.cli.serve import serve
-from attcr.cli.threads import spare_the_cores
+from attcr.cli.threads import keep_memory, spare_the_cores
 from attcr.cli.training import ablate, train
 from attcr.cli.voice import exit_code, one_line
 from attcr.errors import AttcrError, MissingExtraError
@@ -69,6 +69,7 @@ NO_TORCH = (
 def main() -> None:
     """Run the command line; an AttcrError becomes one line on stderr and exit code 2, or 4 where all is cloud."""
     spare_the_cores()
+    keep_memory()
     fleet_asked = sys.argv[1:2] == ["fleet"]
     try:
         app()
