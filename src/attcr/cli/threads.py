@@ -10,7 +10,7 @@ ALL_CORES = ("train", "ablate")
 """Commands that run for hours: they share the machine for as long."""
 
 KEPT = {
-    "MALLOC_MMAP_THRESHOLD_": (-3, 2**30),
+    "MALLOC_MMAP_THRESHOLD_": (-3, 2**31 - 1),
     "MALLOC_TRIM_THRESHOLD_": (-1, 2**31 - 1),
     "MALLOC_ARENA_MAX": (-8, 1),
 }
