@@ -1,5 +1,6 @@
 import json
 import resource
+import tracemalloc
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from typer.testing import CliRunner
 
 from attcr.cli import app
 from attcr.data import SEN12MSCR
-from attcr.data.audit import KINDS, Audit, audit
+from attcr.data.audit import KINDS, Audit, Looks, _mismatched, _runs, audit
+from attcr.data.listing import Listing
 from attcr.data.looks import SYMMETRIES, turn
 from attcr.data.pairs import read_image
 from attcr.data.sen12mscr import patch_path
@@ -346,6 +348,28 @@ def test_the_lists_of_rice2_have_no_copies_and_ours_no_alikes(shared_data: Path)
     assert ours.problems == 0
     assert ours.of("alike") == []
     assert len(ours.of("unlisted")) == 57
+
+
+def test_doubtful_pairs_far_apart_are_looked_at_in_bounded_memory(tmp_path: Path) -> None:
+    """Their partners are sought among their neighbours, not among all pairs between the first and the last."""
+    count = 40_000
+    looks = Looks(count, 2, (0, 1, 2), tmp_path / "thumbnails")
+    looks.seen[:], looks.shows[:] = True, 1
+    looks.shows[::200] = 0
+    looks.thumb[:] = np.random.default_rng(0).integers(-99, 99, looks.thumb.shape, np.int8)
+    listing = Listing([str(n) for n in range(count)], np.zeros(count, np.int8), lambda index, side: None)
+    tracemalloc.start()
+    found = [finding.images[0].name for finding in _mismatched(listing, looks)]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == [str(n) for n in range(0, count, 200)]
+    assert peak < 150e6
+
+
+def test_runs_end_where_they_are_long_or_far() -> None:
+    indices = np.array([3, 4, 5, 6, 20, 29, 30, 50])
+    runs = [run.tolist() for run in _runs(indices, 3, 10)]
+    assert runs == [[3, 4, 5], [6], [20, 29], [30], [50]]
 
 
 @pytest.mark.slow

@@ -334,6 +334,14 @@ def _blocks(indices: NDArray[Any], size: int) -> Iterator[NDArray[Any]]:
         yield indices[start : start + size]
 
 
+def _runs(indices: Indices, size: int, span: int) -> Iterator[Indices]:
+    """Give ascending indices in runs of at most `size`, the last less than `span` above the first."""
+    while len(indices):
+        count = min(size, int(np.searchsorted(indices, indices[0] + span)))
+        yield indices[:count]
+        indices = indices[count:]
+
+
 def _copies(listing: Listing, looks: Looks, side: int, groups: Sequence[tuple[Indices, Indices]]) -> Iterator[Finding]:
     """Find copies: hash, thumbnails, closer look. Images of equal pixels are reported as exact alone."""
 
@@ -440,7 +448,7 @@ def _nearest(looks: Looks, rows: Indices, cols: Indices, count: int) -> dict[int
 def _mismatched(listing: Listing, looks: Looks, tries: int = 3) -> Iterator[Finding]:
     """Find doubtful pairs, and among them those whose cloudy side fits another pair's clear side."""
     doubtful = np.flatnonzero(looks.shows < DOUBTFUL)
-    for some in _blocks(doubtful, 256):
+    for some in _runs(doubtful, 256, NEIGHBOURS):
         low, high = some[0] - NEIGHBOURS, some[-1] + NEIGHBOURS + 1
         others = np.flatnonzero(looks.seen[max(low, 0) : high, CLEAR_SIDE]) + max(low, 0)
         fit = _fit_of_blocks(looks.thumb[some, CLOUDY_SIDE], looks.thumb[others, CLEAR_SIDE])
