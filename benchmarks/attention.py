@@ -7,7 +7,6 @@ Two threads, best of five, float32. Unless --default-malloc is given, glibc is t
 """
 
 import argparse
-import ctypes
 import subprocess
 import sys
 import time
@@ -17,16 +16,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from attcr.cli.threads import keep_memory
 from attcr.ops import linear_attention, triangular_attention
 
 HEADS, DIM = 2, 48
 Product = Callable[[Tensor, Tensor, Tensor], Tensor]
-
-
-def keep_freed_memory() -> None:
-    libc = ctypes.CDLL("libc.so.6")
-    for setting in (-1, -3):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
-        libc.mallopt(setting, 2**30)
 
 
 def race(runs: Mapping[str, Callable[[], object]], rounds: int = 5) -> dict[str, float]:
@@ -91,7 +85,7 @@ def main() -> None:
         print(peak_here(args.peak))
         return
     if not args.default_malloc:
-        keep_freed_memory()
+        keep_memory({})  # not those that measure peaks, which it starts
     n = 65_536
     times = race({"plain": forward(linear_attention, n), "chunked": forward(triangular_attention, n)})
     print(f"forward, N = {n:,}: chunked {times['chunked'] / times['plain']:.2f} x plain", seconds(times))

@@ -131,18 +131,8 @@ def test_pairs_of_two_dates_are_evaluated(tmp_path: Path) -> None:
     mask[42:] = 2
     write_native(tmp_path, "place_clear", clear, np.zeros_like(mask))
     write_native(tmp_path, "place_thin", clear + mask.astype(np.uint16) * 300, mask)
-    given = (
-        "--data",
-        "cloudsen12",
-        "--root",
-        str(tmp_path),
-        "--out",
-        str(tmp_path / "report"),
-        "--json",
-        "--baseline",
-        "copy",
-    )
-    done = without_torch(tmp_path, "evaluate", *given)
+    given = "evaluate --data cloudsen12 --root . --out report --json --baseline copy"
+    done = without_torch(tmp_path, *given.split())
     assert done.returncode == 0, done.stderr
     copied = json.loads(done.stdout)["protocols"]["two-dates"]["methods"]["input copied"]
     assert copied["thin"]["mae"]["mean"] == pytest.approx(0.06, abs=1e-6)
