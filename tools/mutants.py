@@ -781,6 +781,7 @@ RESTORE = [
             "np.ascontiguousarray(array).data)",
         ),
         ("fewer-checksums", "len(done) == len(self.checksums)", "True"),
+        ("own-files-are-forgotten", "State(folder, fingerprint, publishing=publishing)", "State(folder, fingerprint)"),
     ),
     *of(
         "restore/publish.py",

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +16,10 @@ import pytest
 from attcr import files
 from attcr.errors import AttcrWarning
 from attcr.restore import Progress, RestoreOptions, RestoreResult, restore_scene
+from attcr.restore import resume as resume_module
+from attcr.restore import scene as scene_module
 from attcr.restore.inputs import identity_of
-from attcr.restore.resume import State, read_state, take_up
+from attcr.restore.resume import State, empty, read_state, take_up
 from attcr.scenes import write
 from fake_scenes import SENSORS, Counting, make, noise, read
 
@@ -278,6 +281,35 @@ def test_a_run_killed_between_two_names_goes_on_without_overwrite(
     assert resume(source, tmp_path / "o.tif", options()).resumed_row == HEIGHT
     assert (tmp_path / "o.json").exists()
     assert not (tmp_path / ".o.tif.attcr").exists()
+
+
+@pytest.mark.parametrize("second", ["while it starts", "while it restores"])
+def test_a_run_killed_while_it_removes_its_folder_and_once_more_goes_on_without_overwrite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str
+) -> None:
+    source, folder = flat(tmp_path / "in.tif", 10), tmp_path / ".o.tif.attcr"
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scene_module, "remove", killed)
+        with pytest.raises(KeyboardInterrupt):
+            restore_scene(source, tmp_path / "o.tif", Counting(), options=options())
+    (folder / "restored.tif").unlink()
+    right = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    with monkeypatch.context() as patch:
+        if second == "while it starts":
+            patch.setattr(resume_module, "empty", lambda *given, **more: killed(empty(*given, **more)))
+        else:
+            patch.setattr(scene_module, "publish", killed)
+        with pytest.raises(KeyboardInterrupt), pytest.warns(AttcrWarning, match="starting again"):
+            resume(source, tmp_path / "o.tif", options())
+    (tmp_path / "o.json").unlink()  # as where it was killed between two names
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AttcrWarning)
+        resume(source, tmp_path / "o.tif", options())
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == right
 
 
 def test_other_work_is_not_taken_up(tmp_path: Path) -> None:

@@ -125,9 +125,11 @@ def make_folder(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
 
 
-def empty(folder: Path) -> None:
-    """Remove what is in a folder; of a link the link, never what it leads to."""
+def empty(folder: Path, but: str = "") -> None:
+    """Remove what is in a folder, except for one name; of a link the link, never what it leads to."""
     for left in folder.iterdir():
+        if left.name == but:
+            continue
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left)
         else:
@@ -157,9 +159,7 @@ def held(folder: Path, target: Path) -> Iterator[None]:
 
 def remove(folder: Path) -> None:
     """Remove a working folder, its state last: as long as that is there, a run that is killed meanwhile is taken up."""
-    for path in folder.iterdir():
-        if path.name != "state.json":
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    empty(folder, but="state.json")
     shutil.rmtree(folder)
 
 
@@ -171,9 +171,19 @@ def remove_leftover(folder: Path, target: Path) -> None:
 
 
 def take_up(
-    folder: Path, fingerprint: str, *, resume: bool, strips: Collection[int], width: int, checksum: Checksum
+    folder: Path,
+    fingerprint: str,
+    *,
+    resume: bool,
+    strips: Collection[int],
+    width: int,
+    checksum: Checksum,
+    publishing: bool = False,
 ) -> State:
-    """Give the state of an interrupted run of the same work, or a new one in an empty folder."""
+    """Give the state of an interrupted run of the same work, or a new one in an empty folder.
+
+    With `publishing`, files that have their names already are the interrupted run's own: a new state says so too.
+    """
     if resume and (folder / "state.json").exists():
         state = read_state(folder)
         if state is not None and state.fingerprint == fingerprint and state.fits(sorted(strips), width, checksum):
@@ -183,8 +193,11 @@ def take_up(
         else:
             reason = "was left by other work (another input, weights, options or version)"
         warnings.warn(f"{folder} {reason}: starting again.", AttcrWarning, stacklevel=4)
-    empty(folder)
-    return State(folder, fingerprint)
+    state = State(folder, fingerprint, publishing=publishing)
+    if publishing:
+        state.save()  # before the rest goes: a run that is killed now must not take its own files for another's
+    empty(folder, but="state.json" if publishing else "")
+    return state
 
 
 def kept_references(folder: Path, asked: str) -> tuple[str, ...] | None:

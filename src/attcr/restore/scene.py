@@ -130,10 +130,10 @@ def restore_scene(
     target = Path(target)
     began = time.perf_counter()
     with gdal(), prepare(source, model, options, Outputs(target).folder if resume else None) as job:
+        folder = Outputs(target).folder
         if resume and Outputs(target).item.exists():
-            remove_leftover(Outputs(target).folder, target)
-        outputs = check_target(job, target, overwrite=overwrite or (resume and was_publishing(job, target)))
-        folder = outputs.folder
+            remove_leftover(folder, target)
+        outputs = check_target(job, target, overwrite=overwrite or (resume and was_publishing(job, folder)))
         _log.info(
             "%s: %d x %d pixels of %s, %s into %s; weights %s; %d tiles; mask %s",
             *(job.scene.source, job.scene.width, job.scene.height, job.sensor.name),
@@ -230,9 +230,9 @@ def _quality_of_passed(job: Prepared, strip: Strip, values: Array) -> Array:
     return np.where(seen, np.where(strip.cloudy, CLOUD_LEFT, ORIGINAL), NODATA).astype(np.uint8)
 
 
-def was_publishing(job: Prepared, target: Path) -> bool:
+def was_publishing(job: Prepared, folder: Path) -> bool:
     """Say whether an interrupted run of this job had started to give files their names: they are its own."""
-    state = read_state(Outputs(target).folder)
+    state = read_state(folder)
     return state is not None and state.publishing and state.fingerprint == job.fingerprint()
 
 
@@ -261,6 +261,7 @@ def take_up_work(job: Prepared, folder: Path, resume: bool) -> State:
         strips={0, *job.grid.rows, job.scene.height},
         width=job.scene.width,
         checksum=checksum,
+        publishing=resume and was_publishing(job, folder),
     )
 
 
