@@ -1,14 +1,16 @@
 """The xarray accessor."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 from attcr.errors import ConfigError, ShapeError
 from attcr.restore import RestoreOptions, restore_array
-from attcr.sensors import PICTURE
+from attcr.sensors import PICTURE, S2_L1C_BANDS
 from fake_dates import a_gap, ground
-from fake_scenes import SENSORS, Counting, Same, Smooth, noise, smooth_picture
+from fake_scenes import SENSORS, Counting, Same, Smooth, noise, read, smooth_picture
 
 xr = pytest.importorskip("xarray", reason="extra xarray")
 da = pytest.importorskip("dask.array", reason="extra xarray")
@@ -147,6 +149,25 @@ def test_dates_of_dask_stay_lazy_and_give_the_same_bits() -> None:
     out = lazy.attcr.restore(dim="time", clouds=clouds.chunk(time=1), options=FILL)
     assert all(hasattr(out[name].data, "dask") for name in out)
     assert out.equals(whole)
+
+
+def test_the_published_network_corrects_real_dates(shared_data: Path) -> None:
+    days = ("2018-06-10", "2018-06-25")
+    truth = np.stack([read(shared_data / f"s2/series_l1c_roi146/{day}.tif")[:, :160, :160] for day in days])
+    gap = np.zeros((2, 160, 160), bool)
+    gap[0, 50:110, 50:110] = True
+    place = {"time": np.array(days, "datetime64[ns]"), "band": list(S2_L1C_BANDS)}
+    array = xr.DataArray(np.where(gap[:, None], 9000, truth), dims=("time", "band", "y", "x"), coords=place)
+    clouds = xr.DataArray(gap, dims=("time", "y", "x"))
+    filled = {}
+    for method in ("network", "classical"):
+        options = RestoreOptions(sensor="s2-l1c", dilate=0, feather=0, reference_fill=method)
+        out = array.astype(np.uint16).attcr.restore(dim="time", clouds=clouds, options=options)
+        assert (out["quality"].values == np.where(gap, 6, 1)).all()
+        filled[method] = out["restored"].values[0].astype(float)
+        assert (filled[method] == truth[0])[:, ~gap[0]].all()
+    errors = {method: np.abs(values - truth[0])[:, gap[0]].mean() for method, values in filled.items()}
+    assert errors["network"] < 0.97 * errors["classical"], errors
 
 
 def test_dates_without_clouds_or_with_a_model_are_refused() -> None:
