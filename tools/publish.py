@@ -79,7 +79,7 @@ WORDS = {
             "thick cloud, which hides the ground: it will be left or smeared",
             "cloud shadow, which stays: no neighbourhood becomes brighter in every band; smoke, snow and ice, which it "
             "has not seen",
-            "slight haze over sea, where it may darken too much",
+            "even haze over even ground, such as open sea: it stays, because nothing tells it from the ground's own colour",
             "measuring surfaces under cloud: reflectance there is estimated, not observed",
         ),
     ),
@@ -197,10 +197,10 @@ def _scores(report: dict[str, Any]) -> list[dict[str, Any]]:
                 "benchmark": report["images"] or f"{data['name']} {data['part']}, {data['images']} images",
                 "protocol": protocol,
                 "metric": "PSNR",
-                "value": round(psnr["mean"], 3),
-                "low": round(psnr["low"], 3),
-                "high": round(psnr["high"], 3),
-                "input_copied": round(copied["mean"], 3),
+                "value": round(psnr["mean"], 4),
+                "low": round(psnr["low"], 4),
+                "high": round(psnr["high"], 4),
+                "input_copied": round(copied["mean"], 4),
             }
         )
     return scores

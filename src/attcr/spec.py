@@ -66,7 +66,7 @@ class InputSpec:
     spread_floor: float = 0.0
     """Error in reflectance that the network cannot foresee; it is added to the spread as an independent error."""
     only_light: bool = False
-    """Whether it only removes light: then no neighbourhood may become brighter in every band."""
+    """Whether it only removes light: no neighbourhood becomes brighter in every band, and an even one stays."""
     corrects_references: bool = False
     """Whether it corrects other dates of a place inside gaps (`attcr.dates`) and restores no scene by itself."""
 

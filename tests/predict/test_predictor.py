@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
-from attcr.predict.predictor import NEIGHBOURHOOD, Float32, eight_views, without_gain
+from attcr.predict.predictor import NEIGHBOURHOOD, Float32, as_a_veil, eight_views
 from attcr.spec import TRUE_COLOUR
 
 VEIL = replace(TRUE_COLOUR, only_light=True)
@@ -41,36 +42,64 @@ def test_the_first_view_is_the_image_as_it_is_and_each_result_is_turned_back() -
 
 def test_what_brightens_every_band_is_lowered_by_the_least_of_them() -> None:
     x, y = images([0.3, 0.2, 0.1])
-    np.testing.assert_allclose(without_gain(VEIL, x, y) - x, images([0.2, 0.1, 0.0])[1] - x, atol=1e-6)
+    np.testing.assert_allclose(as_a_veil(VEIL, x, y) - x, images([0.2, 0.1, 0.0])[1] - x, atol=1e-6)
 
 
 def test_what_darkens_a_band_stays_to_the_bit() -> None:
     x, y = images([0.3, 0.2, -0.01])
-    assert np.array_equal(without_gain(VEIL, x, y), y)
+    for predicted in (y, x * np.float32(0.3)):
+        assert np.array_equal(as_a_veil(VEIL, x, predicted), predicted)
 
 
 def test_weights_that_remove_more_than_light_may_brighten() -> None:
     x, y = images([0.3, 0.2, 0.1])
-    assert without_gain(TRUE_COLOUR, x, y) is y
+    assert as_a_veil(TRUE_COLOUR, x, y) is y
 
 
 def test_the_mean_is_of_the_neighbourhood_and_not_of_the_image() -> None:
-    x = np.zeros((1, 3, 8, 4 * NEIGHBOURHOOD), np.float32)
+    x = striped(0.1, 4 * NEIGHBOURHOOD)
     y = x.copy()
     middle = 2 * NEIGHBOURHOOD
-    y[..., :middle] = 0.5
-    y[..., middle:] = -0.5
-    changed = without_gain(VEIL, x, y)
-    assert np.allclose(changed[..., : middle - NEIGHBOURHOOD], 0)
-    assert np.array_equal(changed[..., middle:], y[..., middle:])
+    y[..., :middle] += 0.5
+    y[..., middle:] -= 0.5
+    changed = as_a_veil(VEIL, x, y) - x
+    np.testing.assert_allclose(changed[..., : middle - NEIGHBOURHOOD], 0, atol=1e-6)
+    np.testing.assert_allclose(changed[..., middle:], -0.5, atol=1e-6)
     edge = changed[0, :, 0, middle - 1]  # 65 of its 129 columns rose, 64 fell
     np.testing.assert_allclose(edge, 0.5 - 0.5 / NEIGHBOURHOOD, atol=1e-6)
+
+
+def striped(deviation: float, width: int = 24) -> Float32:
+    """Give an image of 0.5 whose rows differ from it by a standard deviation, in turn more and less."""
+    rows = 0.5 + np.float32(deviation) * np.where(np.arange(8) % 2, 1, -1).astype(np.float32)
+    return np.tile(rows[None, None, :, None], (1, 3, 1, width)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("deviation", "share"), [(0.0, 0.0), (1.4 / 255, 0.0), (2.0 / 255, 0.5), (2.25 / 255, 0.75), (2.6 / 255, 1.0)]
+)
+def test_what_has_no_texture_stays_as_it_is(deviation: float, share: float) -> None:
+    x = striped(deviation, 4 * NEIGHBOURHOOD)
+    predicted = x - np.float32(0.1)
+    result = as_a_veil(VEIL, x, predicted)
+    if 0 < share < 1:  # in the middle as many rows above are dark as rows below are light, repeated edges too
+        np.testing.assert_allclose((x - result)[:, :, 3:5], 0.1 * share, atol=2e-3)
+    else:
+        assert np.array_equal(result, predicted if share else x)
+
+
+def test_texture_in_one_band_is_enough_and_is_looked_for_in_the_neighbourhood() -> None:
+    x = striped(0.0, 4 * NEIGHBOURHOOD)
+    x[:, 1, :, 3 * NEIGHBOURHOOD :] = striped(0.1, NEIGHBOURHOOD)[:, 1]
+    result = as_a_veil(VEIL, x, x - np.float32(0.1))
+    assert np.array_equal(result[..., : 2 * NEIGHBOURHOOD], x[..., : 2 * NEIGHBOURHOOD])
+    assert np.array_equal(result[..., 3 * NEIGHBOURHOOD :], (x - np.float32(0.1))[..., 3 * NEIGHBOURHOOD :])
 
 
 def test_the_caller_s_arrays_are_left_alone_and_other_planes_too() -> None:
     x, y = images([0.3, 0.2, 0.1])
     y = np.concatenate([y, np.full_like(y, 7)], axis=1)
     before = y.copy()
-    changed = without_gain(replace(VEIL, spread=True), x, y)
+    changed = as_a_veil(replace(VEIL, spread=True), x, y)
     assert np.array_equal(y, before)
     assert np.array_equal(changed[:, 3:], y[:, 3:])

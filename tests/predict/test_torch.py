@@ -13,7 +13,7 @@ from attcr import ATTCR, ATTCRConfig
 from attcr.errors import ConfigError, ShapeError
 from attcr.files import sha256
 from attcr.predict import Predictor, open_predictor, settle_dtype
-from attcr.predict.predictor import without_gain
+from attcr.predict.predictor import as_a_veil
 from attcr.predict.torch import TorchPredictor
 from attcr.spec import SEN12MSCR, TRUE_COLOUR
 from attcr.weights import find_weights, load_model
@@ -43,7 +43,7 @@ def test_weights_by_name_give_what_the_module_gives() -> None:
     x = image()
     with torch.inference_mode():
         expected = load_model("rgb-thin")(torch.from_numpy(x)).numpy()
-    assert np.array_equal(predictor(x), without_gain(predictor.spec, x, expected))
+    assert np.array_equal(predictor(x), as_a_veil(predictor.spec, x, expected))
     assert predictor.spec == replace(TRUE_COLOUR, only_light=True)
     assert predictor.identity["weights_sha256"] == sha256(find_weights("rgb-thin"))
     assert predictor.identity["backend"] == "torch"

@@ -10,7 +10,7 @@ import numpy as np
 
 from attcr import __version__
 from attcr.errors import ShapeError, WeightsError
-from attcr.predict.predictor import Float32, without_gain
+from attcr.predict.predictor import Float32, as_a_veil
 from attcr.spec import InputSpec
 from attcr.weights import WRONG, WeightsHeader
 
@@ -94,7 +94,7 @@ def run_padded(x: Float32, header: WeightsHeader, run: Callable[[Float32], Float
         raise ShapeError(f"The network gave {y.shape} for {x.shape}; expected {expected}.")
     residual = list(header.config["residual"])
     y[:, : len(residual)] += x[:, residual]
-    return without_gain(header.spec, x, y)
+    return as_a_veil(header.spec, x, y)
 
 
 def first_line(error: Exception) -> str:

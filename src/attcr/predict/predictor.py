@@ -12,7 +12,9 @@ from attcr.spec import InputSpec
 
 Float32 = NDArray[np.float32]
 NEIGHBOURHOOD = 129
-"""Pixels along the square over which `without_gain` takes the mean of a change."""
+"""Pixels along the square over which the rules of `as_a_veil` look."""
+EVEN, TEXTURED = 1.5 / 255, 2.5 / 255
+"""Standard deviation, of the network's range, up to which a neighbourhood has no texture, and from which it has."""
 
 
 @runtime_checkable
@@ -49,21 +51,26 @@ def eight_views(predict: Callable[[Float32], Float32], x: Float32) -> Float32:
     return np.stack(views)
 
 
-def without_gain(spec: InputSpec, x: Float32, y: Float32) -> Float32:
-    """Give the predictor's result `y` for `x`, lowered where it brightens every band and only light is removed.
+def as_a_veil(spec: InputSpec, x: Float32, y: Float32) -> Float32:
+    """Give the predictor's result `y` for `x`, where only light is removed, by two rules of what a veil can be.
 
     A veil adds light, of one colour. What is brighter than the veil (a desert's red) may rise as the veil goes, but
     not all bands at once. So of the mean changes over a neighbourhood the least is taken off all bands where it is
-    above 0; the rest stays to the bit.
+    above 0.
+
+    A veil shows by the contrast that it takes away. A neighbourhood without texture (open sea) has none to tell it
+    from the ground's own colour, and stays as it is. The rest stays as predicted, to the bit.
     """
     if not spec.only_light:
         return y
-    bands = len(spec.outputs)
-    change = y[:, :bands] - x[:, spec.optical]
-    gain = np.maximum(_box_mean(change).min(axis=1, keepdims=True), 0)
-    lowered: Float32 = y.copy()
-    lowered[:, :bands] -= gain
-    return lowered
+    bands, seen = len(spec.outputs), x[:, spec.optical]
+    gain = np.maximum(_box_mean(y[:, :bands] - seen).min(axis=1, keepdims=True), 0)
+    lowered = y[:, :bands] - gain
+    contrast = np.sqrt(np.maximum(_box_mean(seen**2) - _box_mean(seen) ** 2, 0)).max(axis=1, keepdims=True)
+    share = np.clip((contrast - EVEN) / (TEXTURED - EVEN), 0, 1)
+    result: Float32 = y.copy()
+    result[:, :bands] = np.where(share < 1, seen + share * (lowered - seen), lowered)
+    return result
 
 
 def _box_mean(planes: Float32) -> Float32:

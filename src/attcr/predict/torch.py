@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from attcr.errors import ConfigError, SceneError, ShapeError
 from attcr.files import sha256
 from attcr.ops import operator_name
-from attcr.predict.predictor import Float32, without_gain
+from attcr.predict.predictor import Float32, as_a_veil
 from attcr.spec import InputSpec
 from attcr.weights import find_weights, load_model
 
@@ -85,7 +85,7 @@ class TorchPredictor:
             bands = len(self._residual)
             change = y[:, :bands] - seen[:, self._residual].float()
             y = torch.cat([given[:, self._residual].to(y) + change, y[:, bands:]], dim=1)
-        return without_gain(self.spec, x, y.cpu().numpy())
+        return as_a_veil(self.spec, x, y.cpu().numpy())
 
 
 def _as_asked(module: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
