@@ -79,7 +79,8 @@ WORDS = {
             "thick cloud, which hides the ground: it will be left or smeared",
             "cloud shadow, which stays: no neighbourhood becomes brighter in every band; smoke, snow and ice, which it "
             "has not seen",
-            "even haze over even ground, such as open sea: it stays, because nothing tells it from the ground's own colour",
+            "even haze over even ground, such as open sea: it stays, because nothing tells it from the ground's own "
+            "colour",
             "measuring surfaces under cloud: reflectance there is estimated, not observed",
         ),
     ),
