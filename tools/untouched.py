@@ -1,9 +1,10 @@
 """Write the real pairs that were not used in the development of s2-thin, from git directories of public repositories.
 
-    python tools/untouched.py --mirror FOLDER --out UNTOUCHED
+    python tools/untouched.py --mirror FOLDER --series SERIES --out UNTOUCHED
 
-FOLDER is as for `tools/collect.py`. UNTOUCHED/cloudsen12 and UNTOUCHED/sen12mscr come out in the layouts of
-`attcr evaluate`. Windows and dates of CloudSEN12 are chosen by the masks alone. It takes a minute.
+FOLDER and SERIES are as for `tools/collect.py`. UNTOUCHED/cloudsen12, UNTOUCHED/sen12mscr and the folders of
+UNTOUCHED/haze come out in the layouts of `attcr evaluate`. Windows and dates of CloudSEN12 are chosen by the masks
+alone; the windows of the haze are the scene's corners. It takes a minute.
 """
 
 import argparse
@@ -28,6 +29,8 @@ DATES, SIDE, COARSE = 5, 240, 6
 """Dates of a place, pixels a side of a window, and of a pixel of 60 m."""
 WHOLE, NO_MASK = 516, 255
 """Pixels a side of what the repository's windows are put together to, and the mask where there is none."""
+CORNER = 256
+"""Pixels a side of a corner of the hazy scene."""
 TEN_METRES, SIXTY_METRES = (1, 2, 3, 7), (0, 9, 10)
 TWENTY_METRES = tuple(band for band in range(BANDS) if band not in TEN_METRES + SIXTY_METRES)
 SAMPLES = r"data/output/residual/(2266|3968|4294|5278|6317|7657)_(target|input)\.tif$"
@@ -100,7 +103,8 @@ def choose(dates: Sequence[Date]) -> tuple[Array, int, list[int]]:
 
 
 def write(path: Path, image: Array) -> None:
-    """Write (C, H, W) without loss: JPEG 2000, or GeoTIFF by the name."""
+    """Write (C, H, W) without loss, as JPEG 2000 or GeoTIFF by the name, into a folder that is made if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     lossless = {"QUALITY": 100, "REVERSIBLE": "YES", "YCBCR420": "NO", "YCC": "NO"}
     options = {"driver": "JP2OpenJPEG", **lossless} if path.suffix == ".jp2" else {"compress": "deflate"}
     count, height, width = image.shape
@@ -137,16 +141,26 @@ def write_sen12mscr(mirror: Path, out: Path) -> None:
         write(out / f"{name}_rest.jp2", image[list(TWENTY_METRES + SIXTY_METRES)])
 
 
+def write_haze(series: Path, out: Path) -> None:
+    """Write the hazy date of 20LMR and the clear ones around it at the scene's four corners."""
+    for date in ("2022-08-17", "2022-09-02", "2022-09-18"):
+        image = pixels((series / f"{date}.tif").read_bytes())
+        for row, rows in {"upper": slice(CORNER), "lower": slice(-CORNER, None)}.items():
+            for column, columns in {"left": slice(CORNER), "right": slice(-CORNER, None)}.items():
+                write(out / f"{row}-{column}" / f"{date}.tif", image[:, rows, columns])
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write both sets."""
+    """Write all of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mirror", type=Path, required=True, help="folder of OWNER+NAME/repo")
+    parser.add_argument("--series", type=Path, required=True, help="folder of the dates of 20LMR")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args(arguments)
     warnings.simplefilter("ignore", NotGeoreferencedWarning)
-    for name, task in {"cloudsen12": write_cloudsen12, "sen12mscr": write_sen12mscr}.items():
-        (args.out / name).mkdir(parents=True)
-        task(args.mirror, args.out / name)
+    write_cloudsen12(args.mirror, args.out / "cloudsen12")
+    write_sen12mscr(args.mirror, args.out / "sen12mscr")
+    write_haze(args.series, args.out / "haze")
 
 
 if __name__ == "__main__":

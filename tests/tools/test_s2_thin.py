@@ -230,6 +230,24 @@ def test_the_likelihood_is_least_where_the_scale_is_the_error(module: Module) ->
     assert at(best) < min(at(best - 0.2), at(best + 0.2))
 
 
+def test_the_mean_with_other_weights_is_written(
+    module: Module, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train, out = module("train"), tmp_path / "out"
+    monkeypatch.setattr(train, "SIZES", dict.fromkeys(train.SIZES, (2, 16)))
+    train.main(["--data", str(data), "--out", str(out), "--steps", "1"])
+    weights = out / "s2-thin.safetensors"
+    other = attcr.ATTCR(train.CONFIG)
+    digest = attcr.save_model(other, tmp_path / "other.safetensors", spec=attcr.read_header(weights).spec)
+    before = {name: value.float() for name, value in attcr.load_model(weights).state_dict().items()}
+    mean_with = ["--mean-with", str(tmp_path / "other.safetensors")]
+    train.main(["--data", str(data), "--out", str(out), "--steps", "0", *mean_with])
+    assert attcr.read_header(weights).provenance["mean_with"] == digest
+    for name, value in attcr.load_model(weights).state_dict().items():
+        wanted = (before[name] + other.state_dict()[name]) / 2
+        torch.testing.assert_close(value.float(), wanted, atol=2e-3, rtol=2e-3)
+
+
 def test_one_step_writes_weights_that_restore_a_scene_of_four_bands(
     module: Module, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -161,7 +161,7 @@ class ClearImages:
         for _ in range(count):
             crop = self.crop(size)
             clear, alike = change_ground(crop.pixels, self.draw, surface=crop.surface)
-            kinds = {"clear": 1.0} if alike and self.draw.chance(0.4) else KINDS
+            kinds = {"clear": 1.0} if alike and self.draw.chance(0.55) else KINDS
             cloudy, _ = simulate(clear, self.draw, surface=crop.surface, pixel=crop.pixel, kinds=kinds)
             presence = torch.zeros(BANDS, 1, 1)
             presence[self.bands(crop.have)] = 1

@@ -124,13 +124,13 @@ class Layer:
 
 def draw_layer(kind: str, draw: Draw, pixel: float) -> Layer:
     """Give a layer of one kind; `pixel` is the size of a pixel in units of 10 m."""
-    gain = draw.uniform(0.65, 1.05) if draw.chance(0.6) else 1.0
-    power = draw.uniform(1.5, 2.4) if draw.chance(0.4) else 2.0
+    gain = draw.uniform(0.65, 1.05) if draw.chance(0.3) else 1.0
+    power = draw.uniform(1.5, 2.4) if draw.chance(0.2) else 2.0
     if kind == "haze":
         return _draw_haze(draw)
     high = draw.uniform() if draw.chance(0.5) else 0.0  # 0 low water cloud, 1 high ice cloud
     ice = high**1.5
-    spectrum = (FITTED if draw.chance(0.6) else WATER) ** (1 - ice) * ICE**ice * gain
+    spectrum = (FITTED if draw.chance(0.75) else WATER) ** (1 - ice) * ICE**ice * gain
     if draw.chance(0.5):
         spectrum = spectrum * draw.each_band(0.03)
     exponent = 0.0 if high > 0.3 else max(0.0, draw.uniform(-0.8, 1.4))  # ice crystals are large: no colour

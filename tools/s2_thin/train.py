@@ -1,11 +1,11 @@
 """Train one network for any bands of Sentinel-2 on simulated haze, thin cloud, cloud edges and shadow.
 
     python -m tools.s2_thin.train --data FOLDER --out FOLDER --until 20:25 --flat-until 19:45
-    python -m tools.s2_thin.train --data FOLDER --out FOLDER --steps 0 --calibration 0.84
+    python -m tools.s2_thin.train --data FOLDER --out FOLDER --steps 0 --calibration 0.84 --mean-with s2-thin
 
 It resumes from OUT/last.pt where that is there, stops at the time (today), after the steps or on SIGTERM, and writes
 OUT/s2-thin.safetensors: the averaged weights in float16. The second line writes them again with another
-calibration.
+calibration, halfway between them and the published ones.
 
 In: 13 reflectances x 2.5, 13 planes of presence, 1 of the level (0 top of atmosphere, 1 surface). Out: 13 reflectances
 x 2.5, then 13 numbers u: exp(u - 3) / 2.5 is the Laplace scale of the band's error in reflectance.
@@ -27,9 +27,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from attcr import ATTCR, ATTCRConfig, save_model
-from attcr.files import replacing
+from attcr.files import replacing, sha256
 from attcr.predict import multiplies_bfloat16
 from attcr.spec import ANY_BANDS
+from attcr.weights import find_weights, load_model
 
 from .clear import Batch, ClearImages
 from .simulate import BANDS, Draw
@@ -46,9 +47,9 @@ CONFIG = ATTCRConfig(
 )
 FLOOR = 0.011
 """Reflectance by which two clear dates of a place differ at least: no simulated pair teaches it."""
-SIZES = {"small": (5, 64), "middle": (2, 96), "large": (1, 128)}
+SIZES = {"small": (5, 64), "middle": (2, 96), "large": (1, 128), "wide": (1, 192)}
 """Crops of a batch, and their pixels a side."""
-SHARES = {"small": 0.7, "middle": 0.18, "large": 0.12}
+SHARES = {"small": 0.35, "middle": 0.15, "large": 0.25, "wide": 0.25}
 """How often each is drawn."""
 SAVE_EVERY = 600.0
 """Seconds."""
@@ -182,10 +183,17 @@ def run(training: Training, data: ClearImages, schedule: Schedule) -> None:
     print("done at step", training.step, "after", round(training.seconds / 3600, 2), "hours", flush=True)
 
 
-def export(training: Training, target: Path, *, calibration: float) -> str:
-    """Write the averaged weights in float16, with what they take and give; give the file's sha256."""
+def export(training: Training, target: Path, *, calibration: float, mean_with: str | None = None) -> str:
+    """Write the averaged weights in float16, with what they take and give; give the file's sha256.
+
+    With a name or a file of other weights, their mean with those is written.
+    """
     network = ATTCR(CONFIG)
-    network.load_state_dict(training.average)
+    weights = training.average
+    if mean_with:
+        other = load_model(mean_with).state_dict()
+        weights = {name: (value + other[name].float()) / 2 for name, value in weights.items()}
+    network.load_state_dict(weights)
     if not all(value.isfinite().all() for value in network.half().state_dict().values()):
         raise SystemExit("the averaged weights are not all numbers in float16: resume from an earlier checkpoint")
     provenance = {
@@ -194,6 +202,7 @@ def export(training: Training, target: Path, *, calibration: float) -> str:
         "steps": training.step,
         "hours": round(training.seconds / 3600, 2),
         "start": training.start,
+        "mean_with": sha256(find_weights(mean_with)) if mean_with else None,
         "calibration": calibration,
     }
     spec = replace(ANY_BANDS, spread_factor=math.exp(-SHIFT) * calibration, spread_floor=FLOOR)
@@ -219,6 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--lr", type=float, default=8e-4)
     parser.add_argument("--start", type=Path, help="weights to begin with, of fewer planes in and out")
     parser.add_argument("--calibration", type=float, default=1.0, help="factor of the predicted scales")
+    parser.add_argument("--mean-with", metavar="WEIGHTS", help="name or file: write the mean with these weights")
     args = parser.parse_args(arguments)
     if args.flat_until < math.inf and args.until == math.inf:
         parser.error("--flat-until says from when on the rate falls and --until until when: give both")
@@ -229,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(data, flush=True)
         run(training, data, Schedule(args.lr, args.until, args.flat_until, args.steps))
     target = args.out / "s2-thin.safetensors"
-    print(target, export(training, target, calibration=args.calibration))
+    print(target, export(training, target, calibration=args.calibration, mean_with=args.mean_with))
 
 
 if __name__ == "__main__":
