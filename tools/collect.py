@@ -8,8 +8,10 @@ is there is not made again. `--series` also writes the 20LMR series as one GeoTI
 """
 
 import argparse
+import io
 import re
 import subprocess
+import tarfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +29,7 @@ from rasterio.warp import reproject, transform, transform_bounds
 SIDE = 240
 ABSENT = -1e9
 LKP_BANDS = ("B02", "B03", "B04", "B08", "B8A", "B11", "B12")
+LANDSAT = "LC08_L2SP_218074_20190114_20200829_02_T1-cropped"
 LMR_BANDS = ("B02", "B03", "B04", "B05", "B06", "B07", "B08", "B8A", "B11", "B12")
 
 
@@ -159,6 +162,14 @@ def hls(mirror: Path) -> dict[str, Any]:
     return {"a": np.stack([by_number[number] for number in sorted(by_number)])}
 
 
+def landsat(mirror: Path) -> dict[str, Any]:
+    """Surface reflectance of one crop of Landsat 8 by band, digital numbers, for pictures."""
+    ((_, blob),) = Repository(mirror, "compgeolab+xlandsat").matching(rf"data/{LANDSAT}\.tar\.gz$")
+    with tarfile.open(fileobj=io.BytesIO(blob)) as archive:
+        images = {name[-9:-4]: archive.extractfile(name) for name in archive.getnames() if name.endswith(".TIF")}
+        return {band: pixels(file.read())[0] for band, file in images.items() if file}
+
+
 def write_20lmr(mirror: Path, out: Path) -> None:
     """Write a GeoTIFF for each date of 20LMR with at most 70 % of gaps."""
     repository = Repository(mirror, "e-sensing+sitsdata")
@@ -196,12 +207,13 @@ def main() -> None:
         "20LLQ_20m": lambda: rondonia(args.mirror, "20LLQ", ("B02", "B03", "B04", "B11", "B12", "B8A")),
         "20LKP_20m": lambda: rondonia(args.mirror, "20LKP", ("B02", "B11", "B8A")),
         "hls": lambda: hls(args.mirror), "df": lambda: data_fusion(args.mirror),
+        f"landsat_{LANDSAT}": lambda: landsat(args.mirror),
     }  # fmt: skip
     for name, make in made.items():
         if not (args.out / f"{name}.npz").exists():
             arrays = make()
             np.savez(args.out / f"{name}.npz", **arrays)
-            print(name, arrays["a"].shape, arrays["a"].dtype, flush=True)
+            print(name, *(f"{key} {values.shape}" for key, values in arrays.items()), flush=True)
     if args.series:
         write_20lmr(args.mirror, args.series)
 

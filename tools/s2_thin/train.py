@@ -1,11 +1,11 @@
 """Train one network for any bands of Sentinel-2 on simulated haze, thin cloud, cloud edges and shadow.
 
     python -m tools.s2_thin.train --data FOLDER --out FOLDER --until 20:25 --flat-until 19:45
-    python -m tools.s2_thin.train --data FOLDER --out FOLDER --steps 0 --calibration 0.84 --mean-with s2-thin
+    python -m tools.s2_thin.train --data FOLDER --out FOLDER --steps 0 --calibration 0.84 --mean-with FILE
 
 It resumes from OUT/last.pt where that is there, stops at the time (today), after the steps or on SIGTERM, and writes
 OUT/s2-thin.safetensors: the averaged weights in float16. The second line writes them again with another
-calibration, halfway between them and the published ones.
+calibration, as their mean with other weights.
 
 In: 13 reflectances x 2.5, 13 planes of presence, 1 of the level (0 top of atmosphere, 1 surface). Out: 13 reflectances
 x 2.5, then 13 numbers u: exp(u - 3) / 2.5 is the Laplace scale of the band's error in reflectance.
