@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 
 COUNTS = {
-    "rasters": (300, 5_000),
-    "mutated": (500, 20_000),
+    "rasters": (120, 5_000),
+    "mutated": (250, 20_000),
     "full disks": (60, 500),
     "weights": (600, 600),
     "kills of restore": (10, 200),
     "kills of restore with references": (2, 50),
     "kills of restore with the network for references": (0, 20),
-    "kills of local fleets": (10, 150),
-    "kills of S3 fleets": (10, 100),
+    "kills of local fleets": (6, 150),
+    "kills of S3 fleets": (6, 100),
     "kills of Ray drivers": (0, 50),  # tests/fleet/test_ray.py kills a worker, a node and a driver in the gate
 }
 """Attack to how many seeds in the gate, and by hand."""

@@ -4,6 +4,7 @@ import importlib
 import json
 import math
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import ModuleType
 
@@ -169,6 +170,17 @@ def test_some_ground_becomes_black_water_or_lava_in_places(sim: ModuleType) -> N
     assert sum(share < 0.95 for share in shares) >= 6  # in places
     assert any(ground[NIR].min() < 0.02 for ground, _ in dark)
     assert all((ground[10] == 0).all() for ground, _ in dark)  # nothing is known of the cirrus band
+
+
+def test_some_ground_becomes_muddy_water_bright_in_red_and_dark_beyond(sim: ModuleType) -> None:
+    forest = torch.tensor([0.03] * 3 + [0.03, 0.08] + [0.3] * 5 + [0.0, 0.2, 0.1])[:, None, None].expand(-1, 48, 48)
+    grounds = [sim.change_ground(forest, seeded(sim, seed), surface=True) for seed in range(200)]
+    muddy = [(ground[:, where], alike) for ground, alike in grounds if (where := ground[RED] > 0.1).any()]
+    muddy = [(water, alike) for water, alike in muddy if water[SWIR].min() < 0.025]
+    assert 2 <= len(muddy) <= 12
+    for water, alike in muddy:
+        assert alike
+        assert water[RED].max() > max(water[BLUE].max(), water[NIR].min()) > 3 * water[SWIR].min()
 
 
 def test_the_power_says_how_much_of_the_ground_passes_a_layer(sim: ModuleType) -> None:
@@ -423,3 +435,11 @@ def test_pictures_stand_side_by_side_with_their_titles(module: Module, tmp_path:
     assert sheet[18, 5].tolist() == [255, 0, 0]
     assert sheet[18, 19].tolist() == sheet[44, 5].tolist() == [127, 127, 127]
     assert pictures.ndvi(np.full((2, 2), 0.3), np.full((2, 2), 0.1))[0, 0, 0] == int((0.5 + 0.2) / 1.1 * 255)
+
+
+@pytest.mark.parametrize("minutes", [-90, -2, 2, 90])
+def test_a_time_of_day_is_the_next_one(module: Module, minutes: int) -> None:
+    now = datetime.now()
+    then = datetime.fromtimestamp(module("train").clock(f"{now + timedelta(minutes=minutes):%H:%M}"))
+    ahead = (now + timedelta(minutes=minutes + (1440 if minutes < 0 else 0))).replace(second=0, microsecond=0)
+    assert then == ahead

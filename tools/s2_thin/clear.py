@@ -144,7 +144,7 @@ class ClearImages:
             "all": ALL, "l2a": L2A, "ten": TEN, "rgbn": (1, 2, 3, nir), "rgb": (1, 2, 3),
         }  # fmt: skip
         what = draw.choice(
-            {"all": 0.32, "l2a": 0.10, "ten": 0.16, "landsat": 0.12, "rgbn": 0.10, "rgb": 0.11, "any": 0.09}
+            {"all": 0.30, "l2a": 0.10, "ten": 0.18, "landsat": 0.12, "rgbn": 0.10, "rgb": 0.11, "any": 0.09}
         )
         if what == "any":
             share = draw.uniform(0.3, 0.9)

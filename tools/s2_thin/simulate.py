@@ -41,9 +41,11 @@ AIR_LEFT = 0.15
 SAND = torch.tensor([0.15, 0.18, 0.25, 0.34, 0.36, 0.38, 0.40, 0.41, 0.42, 0.42, 0.0, 0.52, 0.45])
 SALT = torch.tensor([0.36, 0.40, 0.44, 0.48, 0.49, 0.50, 0.50, 0.50, 0.50, 0.48, 0.0, 0.42, 0.33])
 
-# Reflectance of black water, and of lava or burnt ground, at the surface: dark as a shadow, but not of its colour.
+# Reflectance of black water, of lava or burnt ground, and of muddy water, at the surface. The first two are dark as a
+# shadow, but not of its colour; muddy water is bright and even, as haze is.
 BLACK_WATER = torch.tensor([0.012, 0.014, 0.018, 0.020, 0.016, 0.013, 0.012, 0.011, 0.010, 0.008, 0.0, 0.006, 0.005])
 LAVA = torch.tensor([0.030, 0.035, 0.040, 0.045, 0.050, 0.050, 0.055, 0.060, 0.060, 0.060, 0.0, 0.080, 0.070])
+MUDDY_WATER = torch.tensor([0.06, 0.09, 0.13, 0.145, 0.145, 0.105, 0.11, 0.09, 0.08, 0.05, 0.0, 0.015, 0.01])
 
 _SECONDS = torch.tensor([2.314, 0.0, 0.527, 1.005, 1.269, 1.525, 1.790, 0.264, 2.055, 2.586, 0.851, 1.468, 2.085])
 DELAY = _SECONDS - _SECONDS.mean()
@@ -124,13 +126,13 @@ class Layer:
 
 def draw_layer(kind: str, draw: Draw, pixel: float) -> Layer:
     """Give a layer of one kind; `pixel` is the size of a pixel in units of 10 m."""
-    gain = draw.uniform(0.65, 1.05) if draw.chance(0.3) else 1.0
-    power = draw.uniform(1.5, 2.4) if draw.chance(0.2) else 2.0
+    gain = draw.uniform(0.65, 1.05) if draw.chance(0.45) else 1.0
+    power = draw.uniform(1.5, 2.4) if draw.chance(0.3) else 2.0
     if kind == "haze":
         return _draw_haze(draw)
     high = draw.uniform() if draw.chance(0.5) else 0.0  # 0 low water cloud, 1 high ice cloud
     ice = high**1.5
-    spectrum = (FITTED if draw.chance(0.75) else WATER) ** (1 - ice) * ICE**ice * gain
+    spectrum = (FITTED if draw.chance(0.7) else WATER) ** (1 - ice) * ICE**ice * gain
     if draw.chance(0.5):
         spectrum = spectrum * draw.each_band(0.03)
     exponent = 0.0 if high > 0.3 else max(0.0, draw.uniform(-0.8, 1.4))  # ice crystals are large: no colour
@@ -239,15 +241,15 @@ def simulate(
 def change_ground(clear: Tensor, draw: Draw, *, surface: bool) -> tuple[Tensor, bool]:
     """Give another ground of the same texture, and whether it is one that looks like cloud or shadow.
 
-    It is brighter or darker, tilted in colour; or turned to sand and salt, or to black water, lava or burnt ground.
+    It is brighter or darker, tilted in colour; or turned to sand and salt, or to water, lava or burnt ground.
     """
     tilt = torch.log(NANOMETRES / 850) / math.log(850 / 443)
     gain = draw.uniform(0.75, 1.3) * (1 + draw.uniform(-0.12, 0.12) * tilt)
     clear = clear * gain[:, None, None]
-    kind = draw.choice({"same": 0.71, "bright": 0.17, "dark": 0.12})
+    kind = draw.choice({"same": 0.67, "sand": 0.17, "patches": 0.16})
     if kind == "same":
         return clear, False
-    return (_bright if kind == "bright" else _dark)(clear, draw, surface=surface), True
+    return (_sand if kind == "sand" else _patches)(clear, draw, surface=surface), True
 
 
 def _texture(clear: Tensor) -> Tensor:
@@ -257,14 +259,16 @@ def _texture(clear: Tensor) -> Tensor:
     return ((grey - grey.mean()) / grey.mean().clamp_min(0.02)).clamp(-1, 1.5)
 
 
-def _dark(clear: Tensor, draw: Draw, *, surface: bool) -> Tensor:
-    """Give ground with black water, lava or burnt ground in places, of sharp outline, or all over."""
-    water = draw.chance(0.6)
-    spectrum = (BLACK_WATER * draw.log(0.3, 2.5) if water else LAVA * draw.uniform(0.4, 1.6)) * draw.each_band(0.12)
+def _patches(clear: Tensor, draw: Draw, *, surface: bool) -> Tensor:
+    """Give ground with water, lava or burnt ground in places, of sharp outline, or all over."""
+    kind = draw.choice({"black": 0.45, "muddy": 0.25, "lava": 0.3})
+    gains = {"black": draw.log(0.3, 2.5), "muddy": draw.log(0.3, 1.4), "lava": draw.uniform(0.4, 1.6)}
+    spectra = {"black": BLACK_WATER, "muddy": MUDDY_WATER, "lava": LAVA}
+    spectrum = spectra[kind] * gains[kind] * draw.each_band(0.12)
     if not surface:
         spectrum[VAPOUR] *= draw.uniform(0.3, 0.6)
         spectrum = through_air(spectrum)
-    ground = spectrum[:, None, None] * (1 + _texture(clear) * draw.uniform(0, 0.1 if water else 0.35))
+    ground = spectrum[:, None, None] * (1 + _texture(clear) * draw.uniform(0, 0.35 if kind == "lava" else 0.1))
     ground[CIRRUS] = clear[CIRRUS]
     if draw.chance(0.35):
         return ground
@@ -273,7 +277,7 @@ def _dark(clear: Tensor, draw: Draw, *, surface: bool) -> Tensor:
     return share * ground + (1 - share) * clear
 
 
-def _bright(clear: Tensor, draw: Draw, *, surface: bool) -> Tensor:
+def _sand(clear: Tensor, draw: Draw, *, surface: bool) -> Tensor:
     """Give ground turned to sand or salt."""
     mix = 1 - 0.6 * draw.uniform() ** 2
     spectrum = (SAND * mix + SALT * (1 - mix)) * draw.uniform(0.5, 1.35) * draw.each_band(0.05)

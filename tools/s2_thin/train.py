@@ -3,7 +3,7 @@
     python -m tools.s2_thin.train --data FOLDER --out FOLDER --until 20:25 --flat-until 19:45
     python -m tools.s2_thin.train --data FOLDER --out FOLDER --steps 0 --calibration 0.84 --mean-with FILE
 
-It resumes from OUT/last.pt where that is there, stops at the time (today), after the steps or on SIGTERM, and writes
+It resumes from OUT/last.pt where that is there, stops at the time, after the steps or on SIGTERM, and writes
 OUT/s2-thin.safetensors: the averaged weights in float16. The second line writes them again with another
 calibration, as their mean with other weights.
 
@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -210,10 +210,12 @@ def export(training: Training, target: Path, *, calibration: float, mean_with: s
 
 
 def clock(text: str) -> float:
-    """Give the seconds since 1970 of today at HH:MM."""
+    """Give the seconds since 1970 when it is next HH:MM."""
     with suppress(ValueError):
         hour, minute = map(int, text.split(":"))
-        return datetime.now().replace(hour=hour, minute=minute, second=0).timestamp()
+        now = datetime.now()
+        then = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
+        return (then if then > now else then + timedelta(days=1)).timestamp()
     raise argparse.ArgumentTypeError(f"{text!r} is no time of day: give HH:MM")
 
 
@@ -222,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of df.npz, eu.npz and lkp.npz")
     parser.add_argument("--out", type=Path, required=True, help="folder of last.pt and the weights")
-    parser.add_argument("--until", type=clock, default=math.inf, help="HH:MM, today")
+    parser.add_argument("--until", type=clock, default=math.inf, help="HH:MM, the next")
     parser.add_argument("--flat-until", type=clock, default=math.inf, help="HH:MM: from here on the rate falls")
     parser.add_argument("--steps", type=int, default=10**9, help="at most so many in this run")
     parser.add_argument("--lr", type=float, default=8e-4)
