@@ -168,7 +168,8 @@ def _git(*arguments: str) -> str:
 def _training(provenance: dict[str, Any]) -> str:
     if "recipe" in provenance:
         began = Path(provenance["start"]).stem
-        mean = f", mean with {provenance['mean_with'][:8]}" if provenance.get("mean_with") else ""
+        other = provenance.get("mean_with")
+        mean = f", mean with {provenance.get('share', 0.5):.0%} of {other[:8]}" if other else ""
         hours = f"{provenance['hours']} h on one or two CPU cores"
         return f"{provenance['recipe']}, {provenance['steps']} steps from {began}, {hours}{mean}"
     crop = provenance["crop"]

@@ -252,11 +252,12 @@ def test_the_mean_with_other_weights_is_written(
     other = attcr.ATTCR(train.CONFIG)
     digest = attcr.save_model(other, tmp_path / "other.safetensors", spec=attcr.read_header(weights).spec)
     before = {name: value.float() for name, value in attcr.load_model(weights).state_dict().items()}
-    mean_with = ["--mean-with", str(tmp_path / "other.safetensors")]
+    mean_with = ["--mean-with", str(tmp_path / "other.safetensors"), "--share", "0.7"]
     train.main(["--data", str(data), "--out", str(out), "--steps", "0", *mean_with])
-    assert attcr.read_header(weights).provenance["mean_with"] == digest
+    provenance = attcr.read_header(weights).provenance
+    assert (provenance["mean_with"], provenance["share"]) == (digest, 0.7)
     for name, value in attcr.load_model(weights).state_dict().items():
-        wanted = (before[name] + other.state_dict()[name]) / 2
+        wanted = 0.3 * before[name] + 0.7 * other.state_dict()[name]
         torch.testing.assert_close(value.float(), wanted, atol=2e-3, rtol=2e-3)
 
 

@@ -1,7 +1,7 @@
 """Train one network for any bands of Sentinel-2 on simulated haze, thin cloud, cloud edges and shadow.
 
     python -m tools.s2_thin.train --data FOLDER --out FOLDER --until 20:25 --flat-until 19:45
-    python -m tools.s2_thin.train --data FOLDER --out FOLDER --steps 0 --calibration 0.84 --mean-with FILE
+    python -m tools.s2_thin.train --data FOLDER --out FOLDER --steps 0 --calibration 0.84 --mean-with FILE --share 0.7
 
 It resumes from OUT/last.pt where that is there, stops at the time, after the steps or on SIGTERM, and writes
 OUT/s2-thin.safetensors: the averaged weights in float16. The second line writes them again with another
@@ -183,16 +183,18 @@ def run(training: Training, data: ClearImages, schedule: Schedule) -> None:
     print("done at step", training.step, "after", round(training.seconds / 3600, 2), "hours", flush=True)
 
 
-def export(training: Training, target: Path, *, calibration: float, mean_with: str | None = None) -> str:
+def export(
+    training: Training, target: Path, *, calibration: float, mean_with: str | None = None, share: float = 0.5
+) -> str:
     """Write the averaged weights in float16, with what they take and give; give the file's sha256.
 
-    With a name or a file of other weights, their mean with those is written.
+    With a name or a file of other weights, the mean of both is written; `share` is that of the others in it.
     """
     network = ATTCR(CONFIG)
     weights = training.average
     if mean_with:
         other = load_model(mean_with).state_dict()
-        weights = {name: (value + other[name].float()) / 2 for name, value in weights.items()}
+        weights = {name: torch.lerp(value, other[name].float(), share) for name, value in weights.items()}
     network.load_state_dict(weights)
     if not all(value.isfinite().all() for value in network.half().state_dict().values()):
         raise SystemExit("the averaged weights are not all numbers in float16: resume from an earlier checkpoint")
@@ -203,6 +205,7 @@ def export(training: Training, target: Path, *, calibration: float, mean_with: s
         "hours": round(training.seconds / 3600, 2),
         "start": training.start,
         "mean_with": sha256(find_weights(mean_with)) if mean_with else None,
+        "share": share if mean_with else None,
         "calibration": calibration,
     }
     spec = replace(ANY_BANDS, spread_factor=math.exp(-SHIFT) * calibration, spread_floor=FLOOR)
@@ -231,6 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--start", type=Path, help="weights to begin with, of fewer planes in and out")
     parser.add_argument("--calibration", type=float, default=1.0, help="factor of the predicted scales")
     parser.add_argument("--mean-with", metavar="WEIGHTS", help="name or file: write the mean with these weights")
+    parser.add_argument("--share", type=float, default=0.5, help="of these weights in the mean")
     args = parser.parse_args(arguments)
     if args.flat_until < math.inf and args.until == math.inf:
         parser.error("--flat-until says from when on the rate falls and --until until when: give both")
@@ -241,7 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(data, flush=True)
         run(training, data, Schedule(args.lr, args.until, args.flat_until, args.steps))
     target = args.out / "s2-thin.safetensors"
-    print(target, export(training, target, calibration=args.calibration, mean_with=args.mean_with))
+    print(target, export(training, target, calibration=args.calibration, mean_with=args.mean_with, share=args.share))
 
 
 if __name__ == "__main__":
