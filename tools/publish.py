@@ -63,10 +63,10 @@ WORDS = {
         (
             "thick cloud, which hides the ground: it is left bright or smeared; take another date",
             "cloud shadow as if it were never there: about half of its error stays, and it comes out smooth",
-            "bright sand and salt without a mask: taken for haze, they are darkened by 0.022 of reflectance on average",
+            "bright sand and salt without a mask: taken for haze, they are darkened by 0.020 of reflectance on average",
             "muddy rivers under haze: their water is darkened (docs/results/s2-thin.md)",
             "thin cloud over arid land: there it gains little or nothing, and the error of NDVI grew from 0.014 to "
-            "0.020 on 8 places (docs/results/s2-thin.md)",
+            "0.021 on 8 places (docs/results/s2-thin.md)",
             "measuring surfaces under cloud: reflectance there is estimated, with its expected error beside it",
         ),
     ),
