@@ -47,7 +47,7 @@ SHIPPED_TENSORS = {
 
 
 SHIPPED_SPECS = {
-    "s2-thin": replace(ANY_BANDS, spread_factor=math.exp(-3) * 0.84, spread_floor=0.011),
+    "s2-thin": replace(ANY_BANDS, spread_factor=math.exp(-3) * 0.8, spread_floor=0.011),
     "rice2-small": RICE2,
     "rgb-thin": replace(TRUE_COLOUR, only_light=True),
     "s2-dates": OTHER_DATES,
