@@ -1,7 +1,7 @@
 """Train one network for any bands of Sentinel-2 on simulated haze, thin cloud, cloud edges and shadow.
 
     python -m tools.s2_thin.train --data FOLDER --out FOLDER --until 20:25 --flat-until 19:45
-    python -m tools.s2_thin.train --data FOLDER --out FOLDER --steps 0 --calibration 0.84 --mean-with FILE --share 0.7
+    python -m tools.s2_thin.train --data FOLDER --out FOLDER --steps 0 --calibration 0.8 --mean-with FILE --share 0.7
 
 It resumes from OUT/last.pt where that is there, stops at the time, after the steps or on SIGTERM, and writes
 OUT/s2-thin.safetensors: the averaged weights in float16. The second line writes them again with another
