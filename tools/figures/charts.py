@@ -78,12 +78,14 @@ def psnr_against_cover(folder: Path) -> None:
                                  strict=True):  # fmt: skip
         text = (RESULTS / f"{name}.md").read_text()
         table = text[text.index("PSNR (dB) by cloud cover") :]
-        found = re.findall(r"(?m)^\| ([\w %]+?) \| (\d+) \| ([\d.]+) \| ([\d.]+) \|", table)[:5]
-        labels = [f"{cover}\n({images})" for cover, images, *_ in found]
+        columns = re.findall(r"(?m)^\| cover \| images \| (.+) \|$", table)[0].split(" | ")
+        rows = re.findall(r"(?m)^\| ([\w %]+?) \| (\d+) \| ([\d.].+) \|$", table)[:5]
+        labels = [f"{cover}\n({images})" for cover, images, _ in rows]
         short = [label.replace(" and above", "+").replace("below ", "< ").replace(" to ", "-") for label in labels]
-        places = range(len(found))
-        axes.bar([at - 0.2 for at in places], [float(row[3]) for row in found], 0.38, color=GREY, label="input copied")
-        axes.bar([at + 0.2 for at in places], [float(row[2]) for row in found], 0.38, color=BLUE, label=name)
+        places = range(len(rows))
+        for shift, column, colour in ((-0.2, "input copied", GREY), (0.2, name, BLUE)):
+            heights = [float(cells.split(" | ")[columns.index(column)]) for *_, cells in rows]
+            axes.bar([at + shift for at in places], heights, 0.38, color=colour, label=column)
         axes.set_xticks(list(places), short, fontsize=8)
         axes.set_title(f"{title}: {name}", fontsize=10, color=TEXT)
         axes.set_xlabel("cloud cover (images)")
