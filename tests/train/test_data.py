@@ -99,6 +99,14 @@ def test_shrinks_below_one_or_of_whole_images_are_refused(root: Path) -> None:
             PairData([Source("pairs", hold_out=("v",))], root=str(root), shrinks=shrinks, crop=crop)
 
 
+def test_crops_of_all_sizes_take_turns_in_a_cycle(root: Path) -> None:
+    data = numbered(root, crops={0: 8, 2: 16}, cycle=3)
+    data.items = 2
+    assert [data[number]["clear"].shape[-1] for number in range(0, 14, 2)] == [8, 8, 16, 8, 8, 16, 8]
+    with pytest.raises(ConfigError, match="crop_cycle=2 ends before the last crop"):
+        PairData([Source("pairs", hold_out=("v",))], root=str(root), crop={0: 8, 2: 16}, crop_cycle=2)
+
+
 def test_a_crop_that_begins_late_is_refused(root: Path) -> None:
     with pytest.raises(ConfigError, match="from step 0 on"):
         PairData([Source("pairs", hold_out=("v",))], root=str(root), crop={1: 16})

@@ -120,12 +120,13 @@ class NumberedPairs(Dataset[Sample]):
         clear_share: float,
         seed: int,
         shrinks: Sequence[int] = (1,),
+        cycle: int | None = None,
     ) -> None:
         self.sources, self.sets, self.shrinks = sources, sets, shrinks
         self.weights = torch.tensor([source.weight for source in sources], dtype=torch.float64)
         self.augment, self.clear_share, self.seed = augment, clear_share, seed
-        self.crops = crops
-        """By the step from which on each holds."""
+        self.crops, self.cycle = crops, cycle
+        """Crops by the step from which on each holds, counted anew in each cycle of so many steps."""
         self.items = 1
         """Pairs in a step."""
 
@@ -138,7 +139,9 @@ class NumberedPairs(Dataset[Sample]):
             index = int(torch.randint(len(samples), (), generator=generator))
         else:
             index = _order(len(samples), self.seed, number // len(samples))[number % len(samples)]
-        crop = self.crops[max(step for step in self.crops if step <= number // self.items)]
+        now = number // self.items
+        now = now % self.cycle if self.cycle else now
+        crop = self.crops[max(step for step in self.crops if step <= now)]
         sample = self._cut(samples[index], crop, generator)
         if self.augment:
             sample = turn_sample(sample, generator=generator)
@@ -208,6 +211,7 @@ class PairData(pl.LightningDataModule):
         root: str = ".",
         batch_size: int = 16,
         crop: int | dict[int, int] | None = 256,
+        crop_cycle: int | None = None,
         shrinks: tuple[int, ...] = (1,),
         augment: bool = True,
         clear_share: float = 0.0,
@@ -225,6 +229,7 @@ class PairData(pl.LightningDataModule):
             batch_size: pairs in a step and process.
             crop: pixels of the random square cut from each pair; None for whole images. `{0: 64, 1500: 128}` is 64 from
                 step 0 on and 128 from step 1500 on: small squares are more images for the same work.
+            crop_cycle: count the steps of `crop` anew every so many steps, so that crops of all sizes take turns.
             shrinks: factors by which pairs are averaged down before the crop, drawn for each pair among those that
                 leave it as large as the crop: a whole image at an eighth of its size teaches tone and what cloud hides
                 at a 64th of the work. Name a factor twice to draw it twice as often.
@@ -243,13 +248,15 @@ class PairData(pl.LightningDataModule):
         if not 0 <= clear_share < 1:
             raise ConfigError(f"clear_share={clear_share} must be at least 0 and below 1")
         self.sources = [replace(source, root=str(Path(root, source.root))) for source in sources]
+        self.batch_size, self.crop, self.crop_cycle, self.augment = batch_size, crop, crop_cycle, augment
         if isinstance(crop, dict) and 0 not in crop:
             raise ConfigError(f"crop={crop} does not say the crop from step 0 on")
+        if crop_cycle is not None and crop_cycle <= max(self.crops()):
+            raise ConfigError(f"crop_cycle={crop_cycle} ends before the last crop of {crop} begins")
         if not shrinks or min(shrinks) < 1 or (crop is None and tuple(shrinks) != (1,)):
             raise ConfigError(
                 f"shrinks={tuple(shrinks)} with crop={crop}: factors of at least 1, and a crop to cut after"
             )
-        self.batch_size, self.crop, self.augment = batch_size, crop, augment
         self.shrinks = tuple(shrinks)
         self.clear_share, self.val_crop, self.val_count = clear_share, val_crop, val_count
         self.cache, self.workers, self.seed = cache, workers, seed
@@ -282,6 +289,7 @@ class PairData(pl.LightningDataModule):
             clear_share=self.clear_share,
             seed=self.seed,
             shrinks=self.shrinks,
+            cycle=self.crop_cycle,
         )
         self._val = [self._held_out(source, pairs) for source, pairs in zip(self.sources, held, strict=True)]
 

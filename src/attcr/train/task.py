@@ -19,6 +19,7 @@ from attcr.networks import build_network, make_config, name_of
 from attcr.networks.attcr import Block
 from attcr.protocols import PROTOCOLS
 from attcr.train.data import PairData
+from attcr.train.muon import Muon
 from attcr.weights import load_model
 
 
@@ -35,6 +36,7 @@ class RestorationTask(pl.LightningModule):
         config: dict[str, Any] | None = None,
         *,
         loss: Literal["l1", "mse", "log-mse"] = "l1",
+        optimizer: Literal["adamw", "muon"] = "adamw",
         lr: float = 4e-4,
         betas: tuple[float, float] = (0.9, 0.999),
         weight_decay: float = 1e-4,
@@ -53,9 +55,10 @@ class RestorationTask(pl.LightningModule):
             config: the network's settings; those not named are as its config class has them.
             loss: mean absolute or mean squared difference; `log-mse` is the mean over images of the squared one's
                 logarithm, what PSNR is made of: images that are almost clear weigh as much as hidden ones.
+            optimizer: AdamW, or Muon for matrices and AdamW for all else, which learns more in each step.
             lr: learning rate at its height.
             betas: of AdamW.
-            weight_decay: of AdamW.
+            weight_decay: of AdamW and Muon.
             schedule: flat then cosine down to `min_lr`, or halved at each of the `milestones`.
             flat: share of the steps before the cosine begins.
             min_lr: where the cosine ends.
@@ -86,6 +89,7 @@ class RestorationTask(pl.LightningModule):
         losses: dict[str, Callable[[Tensor, Tensor], Tensor]]
         losses = {"l1": F.l1_loss, "mse": F.mse_loss, "log-mse": _log_mse}
         self.loss = losses[loss]
+        self.optimizer = {"adamw": torch.optim.AdamW, "muon": Muon}[optimizer]
         self.lr, self.betas, self.weight_decay = lr, betas, weight_decay
         self.schedule, self.flat, self.min_lr, self.milestones = schedule, flat, min_lr, tuple(milestones)
         self.warmup_steps = warmup_steps
@@ -144,8 +148,8 @@ class RestorationTask(pl.LightningModule):
                 )
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """AdamW under the schedule, stepped every step."""
-        optimizer = torch.optim.AdamW(self.parameters(), lr=self.lr, betas=self.betas, weight_decay=self.weight_decay)
+        """The optimizer under the schedule, stepped every step."""
+        optimizer = self.optimizer(self.parameters(), lr=self.lr, betas=self.betas, weight_decay=self.weight_decay)
         total = int(self.trainer.estimated_stepping_batches)
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self.rate(step, total))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
