@@ -116,6 +116,7 @@ def test_the_rgb_thin_recipe_takes_two_steps(tmp_path: Path) -> None:
     train(
         [
             *("--config", "rgb-thin", *TINY, f"--data.root={tmp_path}", "--data.crop={0: 8, 1: 16}"),
+            *("--data.crop_cycle=2", "--model.optimizer=muon"),
             "--data.val_count=2",
             *("--trainer.max_steps=2", "--trainer.val_check_interval=2", "--data.cache=false"),
             f"--trainer.default_root_dir={tmp_path / 'run'}",
@@ -123,6 +124,8 @@ def test_the_rgb_thin_recipe_takes_two_steps(tmp_path: Path) -> None:
     )
     provenance = json.loads(read_metadata(tmp_path / "run" / "weights.safetensors")["provenance"])
     assert provenance["data"] == [{"dataset": "simulated", "weight": 1.0, "hold_out": ["T22MCT", "T50JML"]}]
+    assert (provenance["crop"], provenance["crop_cycle"]) == ({"0": 8, "1": 16}, 2)
+    assert provenance["optimizer"] == "muon"
     assert load_model(tmp_path / "run" / "weights.safetensors").spec == TRUE_COLOUR
 
 

@@ -221,6 +221,7 @@ def _budget(network: ATTCRConfig, data: PairData, trainer: Budget, seeds: list[i
         "steps": trainer.max_steps,
         "batch": data.batch_size,
         "crop": data.crop,
+        "crop_cycle": data.crop_cycle,
         "shrinks": data.shrinks,
         "precision": trainer.precision,
         "seeds": seeds,
