@@ -19,6 +19,7 @@ from attcr.fleet.ledger import Outcome
 from attcr.fleet.manifest import Work
 from attcr.fleet.run import FleetOptions, Tally, run_fleet
 from attcr.fleet.worker import SceneWorker
+from attcr.predict import Predictor
 from attcr.restore.options import RestoreOptions
 from fake_fleets import bucket_contents, command, completed, contents, environment, ledger, make_scenes, run
 from fake_scenes import UTM, make, noise, serve
@@ -188,16 +189,36 @@ def test_a_large_scene_is_split_among_workers_and_joined_to_the_same_bytes(
 
 
 def test_a_scene_that_kills_its_workers_is_quarantined_and_the_others_come_out(trial: Trial, tmp_path: Path) -> None:
+    died, loads, late = tmp_path / "died", tmp_path / "loads", []
+    died.mkdir()
+
     class Deadly(SceneWorker):  # in here it travels to the workers, which do not know this module
+        def load(self, options: RestoreOptions) -> Predictor:
+            with suppress(FileExistsError):
+                if len(list(died.iterdir())) == 2:
+                    loads.touch(exist_ok=False)
+                    time.sleep(120)  # one successor still loads when the run ends
+            return super().load(options)
+
         def restore(self, work: Work, fetched: Any) -> float | None:
             if work.id == "s001_20200101":
+                (died / str(os.getpid())).touch()
                 os.kill(os.getpid(), signal.SIGKILL)
             return super().restore(work, fetched)
 
+    def seen(outcome: Outcome, tally: Tally) -> None:
+        if outcome.status == "quarantined":
+            deadline = time.monotonic() + 90
+            while not loads.exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            late.append(loads.exists())
+
     out = tmp_path / "out"
+    fleet = on_ray(attempts=2)
     tally = run_fleet(
-        str(trial.scenes), str(out), str(trial.weights), options=OPTIONS, fleet=on_ray(attempts=2), make=Deadly
+        str(trial.scenes), str(out), str(trial.weights), options=OPTIONS, fleet=fleet, on_outcome=seen, make=Deadly
     )
+    assert late == [True]
     assert (tally.done, tally.quarantined) == (7, 1)
     (row,) = (row for row in ledger(out) if row["status"] == "quarantined")
     assert (row["id"], row["error"], row["attempts"]) == ("s001_20200101", "WorkerDied", 2)

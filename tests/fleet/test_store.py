@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,13 @@ def test_scratch_of_the_living_stays_and_of_the_dead_goes(tmp_path: Path) -> Non
     sweep(tmp_path / "s")
     assert [path.name for path in (tmp_path / "s").iterdir() if path.is_dir()] == [alive.folder.name]
     alive.close()
+    assert not (tmp_path / "s").exists()
+
+
+def test_scratch_of_a_process_that_is_about_to_end_goes_with_it(tmp_path: Path) -> None:
+    alive = Scratch(tmp_path / "s")
+    threading.Timer(0.3, alive._file.close).start()  # as the system does when the process ends
+    sweep(tmp_path / "s", wait=60)
     assert not (tmp_path / "s").exists()
 
 

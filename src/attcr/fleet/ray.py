@@ -234,8 +234,10 @@ class _Pool:
                 self._again.append(work)
 
     def close(self) -> None:
-        """Let the actors remove what is unfinished, and end them."""
-        actors = [*(member.actor for member in self._members), *self._starting.values()]
+        """Let the actors remove what is unfinished, and end them; those that still start are not waited for."""
+        for actor in self._starting.values():
+            ray.kill(actor)
+        actors = [member.actor for member in self._members]
         with suppress(RayError, GetTimeoutError):  # what a dead one left is swept
             ray.get([actor.close.remote() for actor in actors], timeout=5)
         for actor in actors:

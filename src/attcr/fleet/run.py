@@ -50,6 +50,7 @@ MOST_BLOCKS = 4096
 """Of a scene: the size in a row may be wrong, and a block is at least a row of tiles."""
 
 
+_ENDING = 10  # seconds in which a process that Ray was told to kill is dead, also on a busy machine
 _MARK = re.compile(r"(?P<host>.*):(?P<pid>[1-9][0-9]{0,8}) (?P<name>.+)")  # no process has a larger number
 
 
@@ -177,7 +178,7 @@ def run_fleet(
                     with suppress(OSError):  # not ours to remove
                         store.delete(mark)
     finally:
-        sweep(store.scratch)
+        sweep(store.scratch, wait=_ENDING if fleet.engine == "ray" else 0)
     tally.seconds = time.perf_counter() - began
     return tally
 

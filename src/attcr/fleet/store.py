@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -209,18 +210,23 @@ def _make_private(folder: Path) -> None:
         folder.chmod(0o700)
 
 
-def sweep(root: Path) -> None:
-    """Remove what dead processes left under a scratch root.
+def sweep(root: Path, *, wait: float = 0) -> None:
+    """Remove what dead processes left under a scratch root; give those that are about to end `wait` seconds for it.
 
     Each process holds a lock on its own folder, which the system lets go when the process ends, however it ends.
     """
-    for lock in sorted(root.glob("*.lock")):
-        # Else it is alive, or swept by another process just now.
-        with suppress(BlockingIOError, FileNotFoundError), lock.open("r+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
-            lock.unlink(missing_ok=True)
-    _remove_empty(root)
+    end = time.monotonic() + wait
+    while True:
+        for lock in sorted(root.glob("*.lock")):
+            # Else it is alive, or swept by another process just now.
+            with suppress(BlockingIOError, FileNotFoundError), lock.open("r+") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+                lock.unlink(missing_ok=True)
+        _remove_empty(root)
+        if not root.exists() or time.monotonic() >= end:
+            return
+        time.sleep(0.05)
 
 
 def _remove_empty(folder: Path) -> None:
