@@ -34,7 +34,7 @@ def score_against_cost(folder: Path) -> None:
     score = float(re.findall(r"\*\*rice2-small\*\* \| ([\d.]+)", (RESULTS / "rice2-small.md").read_text())[0])
     axes.plot(small, score, "D", color=ORANGE, markersize=8)
     axes.annotate(
-        "rice2-small (measured)", (small, score), (7, 4), textcoords="offset points", fontsize=9, color=ORANGE
+        "rice2-small (measured)", (small, score), (7, -9), textcoords="offset points", fontsize=9, color=ORANGE
     )
     spagan = float(re.findall(r"\| SpA-GAN \| ([\d.]+)", (RESULTS / "rice2.md").read_text())[0])
     axes.plot(sizes["spagan"]["multiply_adds_paper"] / 1e9, spagan, "D", color=ORANGE, markersize=6)
