@@ -39,7 +39,7 @@ SMALL = ATTCRConfig(dim=8, blocks=(1, 1, 1, 1, 1), heads=(2, 2, 2, 2, 2))
 
 SHIPPED_TENSORS = {
     "s2-thin": "a000859a5a3b5af41f8b78f043e863a27b3b73332774381bf166755193a7832f",
-    "rice2-small": "11dca541dc3517dc47007c5d71424adadafdfbbf05ba2851b31f38040a6a1923",
+    "rice2-small": "7432aea70e39d19e88e5b9039439f6647ed020ccacf1a864481ae220269b9de4",
     "rgb-thin": "b3e7c4f932c5f03229590a790fa3a961df35bbe67455dc3d86913122002f2501",
     "s2-dates": "33657c25707d9d955d46da5406451d862a5a74f595f030d5de1e1fa928c6b017",
 }
