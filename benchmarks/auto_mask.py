@@ -18,8 +18,8 @@ import rasterio
 from numpy.typing import NDArray
 from PIL import Image
 
+from attcr.bands.spec import PICTURE_WHITE
 from attcr.scenes.clouds.brightness import classes_of_brightness
-from attcr.spec import PICTURE_WHITE
 
 Picture = NDArray[np.float32]
 Rule = Callable[[Picture], NDArray[np.bool_]]

@@ -47,9 +47,9 @@ def make(folder: Path, rows: int, width: int, references: int) -> None:
 
 def restore(folder: Path) -> None:
     """Restore what the folder holds, and print seconds of computing and peak memory in MiB."""
+    from attcr.bands.sensors import SENSORS
     from attcr.restore import RestoreOptions, restore_scene
     from attcr.restore.no_network import NoNetwork
-    from attcr.sensors import SENSORS
 
     references = tuple(str(path) for path in sorted(folder.glob("S2_2020061*.tif")))
     options = RestoreOptions(mask=str(folder / "mask.tif"), references=references, reference_mask="none")

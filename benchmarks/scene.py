@@ -16,10 +16,10 @@ import rasterio
 import torch
 from rasterio.transform import from_origin
 
+from attcr.bands.sensors import RGB8
 from attcr.networks.attcr import ATTCR, ATTCRConfig
 from attcr.restore import RestoreOptions, restore_scene
 from attcr.scenes.tiles import grid
-from attcr.sensors import RGB8
 
 
 def make_scene(path: Path, size: int) -> np.ndarray:

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.dates.cells import Cells
-from attcr.dates.evidence import Evidence
+from attcr.references.cells import Cells
+from attcr.references.evidence import Evidence
 
 Float32 = NDArray[np.float32]
 

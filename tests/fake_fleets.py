@@ -17,6 +17,7 @@ import torch
 from obstore.store import from_url
 
 import attcr
+from attcr.bands.spec import TRUE_COLOUR
 from attcr.fleet.fetch import Fetched
 from attcr.fleet.ledger import SCHEMA, read_tables
 from attcr.fleet.manifest import Work
@@ -24,7 +25,6 @@ from attcr.fleet.store import Store
 from attcr.fleet.worker import SceneWorker
 from attcr.predict import Predictor
 from attcr.restore.options import RestoreOptions
-from attcr.spec import TRUE_COLOUR
 from fake_scenes import UTM, make, noise
 
 SOURCE = Path(attcr.__file__).parents[1]

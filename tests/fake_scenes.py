@@ -15,8 +15,8 @@ import torch
 from affine import Affine
 from torch import Tensor, nn
 
-from attcr.sensors import PICTURE_RANGE, Sensor
-from attcr.spec import TRUE_COLOUR, InputSpec, band_slots
+from attcr.bands.sensors import PICTURE_RANGE, Sensor
+from attcr.bands.spec import TRUE_COLOUR, InputSpec, band_slots
 
 UTM = {"crs": "EPSG:32633", "transform": Affine(10, 0, 600000, 0, -10, 5500020)}
 SENSORS = {

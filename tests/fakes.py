@@ -8,9 +8,9 @@ import numpy as np
 import rasterio
 from PIL import Image
 
+from attcr.bands.sensors import S2_L1C_BANDS
 from attcr.data import dates
 from attcr.data.sen12mscr import KINDS, patch_path
-from attcr.sensors import S2_L1C_BANDS
 
 SAMPLES = {"s1": (2, "float32"), "s2_cloudy": (13, "uint16"), "s2": (13, "uint16")}
 

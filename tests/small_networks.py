@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from attcr import ATTCR, ATTCRConfig
-from attcr.spec import TRUE_COLOUR, InputSpec
+from attcr.bands.spec import TRUE_COLOUR, InputSpec
 from attcr.weights import save_model
 
 SETTINGS: dict[str, Any] = {

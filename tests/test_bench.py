@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 from attcr import bench
 from attcr.bench import BenchOptions, Contender, Measured, open_contender, run_bench, without_product
 from attcr.cli import app
-from attcr.complexity import measure
 from attcr.errors import ConfigError
 from attcr.networks import build_network
 from attcr.networks.attcr import ATTCRConfig
-from attcr.networks.restormer import RestormerConfig
 from attcr.ops import operator_name
+from attcr.paper.complexity import measure
+from attcr.paper.restormer import RestormerConfig
 from small_networks import save_small
 
 QUICK = BenchOptions(networks=("tiny",), sizes=(16,), rounds=2, memory=False, threads=1)

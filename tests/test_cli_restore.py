@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import attcr
-from attcr.spec import TRUE_COLOUR
+from attcr.bands.spec import TRUE_COLOUR
 from fake_scenes import UTM, make, noise, read, same_bits, serve
 
 

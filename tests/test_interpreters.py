@@ -49,8 +49,8 @@ def test_every_source_compiles(version: str) -> None:
 WITHOUT_TORCH = [
     "tests/dates", "tests/scenes/clouds/test_brightness.py", "tests/scenes/clouds/test_masks.py",
     "tests/scenes/clouds/test_opaque.py", "tests/scenes/clouds/test_rim.py", "tests/scenes/test_blend.py",
-    "tests/scenes/test_tiles.py", "tests/test_addresses.py", "tests/test_files.py", "tests/test_products.py",
-    "tests/test_sensors.py", "tests/test_spec.py",
+    "tests/scenes/test_tiles.py", "tests/test_addresses.py", "tests/test_files.py", "tests/bands/test_products.py",
+    "tests/bands/test_sensors.py", "tests/bands/test_spec.py",
 ]  # fmt: skip
 
 

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
+from attcr.bands.spec import InputSpec, Slot, band_slots
 from attcr.cli import app
 from attcr.data import DATASETS, DataSet
 from attcr.data.listing import list_folders
 from attcr.data.pairs import Sample, Transform, make_sample, read_image
 from attcr.networks import NETWORKS, Entry
 from attcr.predict import open_predictor
-from attcr.spec import InputSpec, Slot, band_slots
 from attcr.train.run import train
 from attcr.weights import load_model, read_header
 from fakes import fake_image, make_pairs

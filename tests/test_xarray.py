@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from attcr.bands.sensors import PICTURE, S2_L1C_BANDS
 from attcr.errors import ConfigError, ShapeError
 from attcr.restore import RestoreOptions, restore_array
-from attcr.sensors import PICTURE, S2_L1C_BANDS
 from fake_dates import a_gap, ground
 from fake_scenes import SENSORS, Counting, Same, Smooth, noise, read, smooth_picture
 

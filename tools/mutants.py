@@ -30,8 +30,8 @@ def of(file: str, tests: tuple[str, ...], *changes: tuple[str, str, str]) -> lis
 
 
 SENSORS = of(
-    "sensors.py",
-    ("tests/test_sensors.py", "tests/test_products.py", "tests/test_spec.py"),
+    "bands/sensors.py",
+    ("tests/bands/test_sensors.py", "tests/bands/test_products.py", "tests/bands/test_spec.py"),
     ("zero-offset-sign", "_column(self.range.low) - self.offset", "_column(self.range.low) + self.offset"),
     ("unit-without-span", "spread / self.range.span / self.scale", "spread / self.scale"),
     ("unit-without-low", "_column(self.range.high) - _column(self.range.low)", "_column(self.range.high)"),
@@ -78,8 +78,8 @@ SENSORS = of(
 )
 
 PRODUCTS = of(
-    "products.py",
-    ("tests/test_products.py", "tests/test_spec.py"),
+    "bands/products.py",
+    ("tests/bands/test_products.py", "tests/bands/test_spec.py"),
     ("baseline-after-0400", "int(baseline) >= 400", "int(baseline) > 400"),
     ("offset-applied-ignored", ' and hints.get("offset_applied") != "true"', ""),
     ("offset-applied-said-false", 'hints.get("offset_applied") != "true"', 'hints.get("offset_applied") is None'),
@@ -119,8 +119,8 @@ PRODUCTS = of(
 )
 
 SPEC = of(
-    "spec.py",
-    ("tests/test_spec.py",),
+    "bands/spec.py",
+    ("tests/bands/test_spec.py",),
     ("visible-reach", "VISIBLE_RANGE, BEYOND_RANGE = 25.0, 60.0", "VISIBLE_RANGE, BEYOND_RANGE = 20.0, 60.0"),
     ("beyond-reach", "VISIBLE_RANGE, BEYOND_RANGE = 25.0, 60.0", "VISIBLE_RANGE, BEYOND_RANGE = 25.0, 80.0"),
     ("reach-open", "if nm <= reach and at not in places", "if nm < reach and at not in places"),
@@ -327,8 +327,8 @@ NETWORK = of(
 )
 
 WEIGHTS = of(
-    "weights.py",
-    ("tests/test_weights.py",),
+    "weights/__init__.py",
+    ("tests/weights/test_weights.py",),
     ("format", 'FORMAT = "attcr-2"', 'FORMAT = "attcr-3"'),
     ("old-format-unknown", "known = (FORMAT, FORMAT_WITHOUT_SPEC)", "known = (FORMAT,)"),
     (
@@ -367,8 +367,8 @@ WEIGHTS = of(
 )
 
 HUB = of(
-    "hub.py",
-    ("tests/test_hub.py",),
+    "weights/hub.py",
+    ("tests/weights/test_hub.py",),
     ("secret-where-none-is-given", 'f"{redact(url)}: add #sha256', 'f"{url}: add #sha256'),
     ("secret-where-it-is-no-digest", 'f"{redact(address)}: what follows', 'f"{address}: what follows'),
     ("secret-of-what-cannot-be-had", 'f"{redact(url)} cannot be fetched', 'f"{url} cannot be fetched'),
@@ -424,8 +424,8 @@ BLEND = of(
 )
 
 PROTOCOLS = of(
-    "protocols.py",
-    ("tests/test_protocols.py",),
+    "evaluate/protocols.py",
+    ("tests/evaluate/test_protocols.py",),
     (
         "psnr-of-10",
         "20 * math.log10(peak) - 10 * math.log10(squared)",
@@ -487,8 +487,8 @@ PROTOCOLS = of(
 
 TWO_DATES = [
     *of(
-        "two_dates.py",
-        ("tests/test_two_dates.py",),
+        "evaluate/by_class.py",
+        ("tests/evaluate/test_by_class.py",),
         (
             "fit-on-all-pixels",
             "seen, wanted = image[:, both], clear[:, both]",
@@ -552,8 +552,8 @@ TWO_DATES = [
         ("cirrus-of-the-cloudy-date", 'cloudy["cirrus"] - clear["cirrus"] > IN_CIRRUS', 'cloudy["cirrus"] > IN_CIRRUS'),
     ),
     *of(
-        "evaluate.py",
-        ("tests/test_evaluate.py",),
+        "evaluate/run.py",
+        ("tests/evaluate/test_evaluate.py",),
         ("one-view", "if average_views else predictor(x))", "if False else predictor(x))"),
         ("contrast-of-one-band", "reference.mean(0, dtype=np.float64)", "reference[0]"),
         ("contrast-of-the-extremes", "[5, 95])", "[0, 100])"),
@@ -913,8 +913,8 @@ RESTORE = [
         ("shapes-without-end", "list(self._compiled)[:-MOST_SHAPES]", "list(self._compiled)[:0]"),
     ),
     *of(
-        "export.py",
-        ("tests/test_export.py",),
+        "predict/export.py",
+        ("tests/predict/test_export.py",),
         ("named-though-wrong", "if not error <= TOLERANCE:", "if error > TOLERANCE:"),
     ),
     *of(
@@ -1061,9 +1061,9 @@ FLEET = [
 
 DATES = [
     *of(
-        "dates/grow.py",
+        "references/grow.py",
         (
-            "tests/dates/test_grow.py",
+            "tests/references/test_grow.py",
             "tests/restore/test_references.py::test_thin_cloud_that_gaps_surround_is_filled_too",
         ),
         ("beside-more-clear-ground", "thin & (gaps >= clear)", "thin & (2 * gaps >= clear)"),
@@ -1078,44 +1078,44 @@ DATES = [
         ("grows-farther", "FARTHEST = 48", "FARTHEST = 47"),
     ),
     *of(
-        "dates/cells.py",
-        ("tests/dates/test_cells.py",),
+        "references/cells.py",
+        ("tests/references/test_cells.py",),
         ("cells-do-not-grow", "            size *= 2", "            size *= 4"),
         ("between-corners", "(at + 0.5) / size - 0.5", "at / size"),
         ("far-as-near", "FADE / 4 * _doubled", "4 * _doubled"),
     ),
     *of(
-        "dates/evidence.py",
-        ("tests/dates/test_evidence.py",),
+        "references/evidence.py",
+        ("tests/references/test_evidence.py",),
         ("cloud-counts", "meant = np.where(clear, target, 0)", "meant = target"),
         ("rows-of-strips", "first = -top % step", "first = 0"),
     ),
     *of(
-        "dates/harmonise.py",
-        ("tests/dates/test_harmonise.py",),
+        "references/harmonise.py",
+        ("tests/references/test_harmonise.py",),
         ("line-without-offset", "(values * slope + offset)", "(values * slope)"),
         ("hidden-is-seen", "np.where(hidden, 0, evidence.sums)", "evidence.sums"),
         ("hidden-sample-is-seen", "sample.where(~hidden[rows, cols])", "sample"),
         ("ends-of-histograms", "+ (values[band] - inside)", "+ 9 * (values[band] - inside)"),
     ),
     *of(
-        "dates/check.py",
-        ("tests/dates/test_check.py",),
+        "references/check.py",
+        ("tests/references/test_check.py",),
         ("worst-method", "best = min(expected", "best = max(expected"),
         ("little-sets-tones", "    if evidence.common < SOME:", "    if evidence.common < 0:"),
         ("little-is-much", "    if evidence.common < MUCH:", "    if evidence.common < 0:"),
     ),
     *of(
-        "dates/fill.py",
-        ("tests/dates/test_fill.py",),
+        "references/fill.py",
+        ("tests/references/test_fill.py",),
         ("worse-reference-first", "** -PREFERENCE", "** PREFERENCE"),
         ("edges-count-fully", "_inwards(sound)[rows, cols] * np", "1.0 * np"),
         ("step-without-bound", "np.clip(seen - new, -LARGEST_STEP, LARGEST_STEP)", "(seen - new)"),
         ("step-outwards", "new + step, new)", "new - step, new)"),
     ),
     *of(
-        "dates/choose.py",
-        ("tests/dates/test_choose.py",),
+        "references/choose.py",
+        ("tests/references/test_choose.py",),
         ("clear-ground-counts", "np.where(cloud, share, 0)", "np.where(cloud | True, share, 0)"),
         ("far-dates-alike", "return 1 / (1 + abs(days) / HALF_LIFE)", "return 1 / (1 + 0 * abs(days) / HALF_LIFE)"),
         ("one-side-in-time", 'return "after" if days > 0 else "before"', 'return "after"'),
@@ -1123,8 +1123,8 @@ DATES = [
         ("takes-what-adds-nothing", "if worth[best] < LEAST:", "if worth[best] < -LEAST:"),
     ),
     *of(
-        "scenes/candidates.py",
-        ("tests/scenes/test_candidates.py",),
+        "references/candidates.py",
+        ("tests/references/test_candidates.py",),
         ("same-pass", "SAME_PASS < apart <=", "apart <="),
         ("any-tile", "not one.tile or one.tile == wanted.tile", "not one.tile or one.tile != ''"),
         ("beyond-its-end", 'blank = 1 if kind == "qa_pixel" else 0', "blank = 0"),
@@ -1132,7 +1132,7 @@ DATES = [
         ("files-of-this-machine", "not hrefs or any(local_file(href)", "not hrefs or any(None and local_file(href)"),
     ),
     *of(
-        "restore/references.py",
+        "references/open.py",
         ("tests/restore/test_references.py",),
         ("days-backwards", "(later.date() - taken.date()).days", "(taken.date() - later.date()).days"),
     ),
@@ -1170,15 +1170,15 @@ USER = [
         ("allocator-of-the-user", "or any(name in environment for name in KEPT)", ""),
     ),
     *of(
-        "sensors.py",
-        ("tests/test_sensors.py",),
+        "bands/sensors.py",
+        ("tests/bands/test_sensors.py",),
         ("a-picture-passes", "np.rint(steps)).max() < 1e-3", "np.rint(steps)).max() < -1"),
         ("reflectance-is-a-picture", "np.rint(steps)).max() < 1e-3", "np.rint(steps)).max() < 1"),
         ("what-is-no-data-counts", "steps = found.astype(np.float64) * 255", "steps = values.astype(np.float64) * 255"),
     ),
     *of(
-        "products.py",
-        ("tests/test_products.py",),
+        "bands/products.py",
+        ("tests/bands/test_products.py",),
         ("any-number-of-bands", "and len(names) == len(RGB)", "and len(names) >= len(RGB)"),
         ("any-names", "{name.lower() for name in names} <= colours", "{name.lower() for name in names} != colours"),
         ("any-product", "and _recognise_product(hints) is None", ""),

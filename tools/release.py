@@ -2,7 +2,7 @@
 
     python tools/release.py 0.1.0 dist
 
-The version must be that of src/attcr/__init__.py, CHANGELOG.md must have a dated section for it, and nothing may be
+The version must be that of src/attcr/version.py, CHANGELOG.md must have a dated section for it, and nothing may be
 changed and not committed. Nothing is uploaded and no tag is set: the last lines say what is left to do.
 The checklist around it is in CONTRIBUTING.md.
 """
@@ -22,11 +22,11 @@ ROOT = Path(__file__).parents[1]
 
 def problems(version: str, root: Path = ROOT) -> list[str]:
     """What stands in the way of this release."""
-    source = (root / "src" / "attcr" / "__init__.py").read_text()
+    source = (root / "src" / "attcr" / "version.py").read_text()
     found = re.search(r'__version__ = "([^"]+)"', source)
     told = []
     if found is None or found[1] != version:
-        told.append(f"src/attcr/__init__.py says {found[1] if found else 'nothing'}, not {version}")
+        told.append(f"src/attcr/version.py says {found[1] if found else 'nothing'}, not {version}")
     dated = rf"(?m)^## {re.escape(version)} \(\d{{4}}-\d{{2}}-\d{{2}}\)$"
     if not re.search(dated, (root / "CHANGELOG.md").read_text()):
         told.append(f"CHANGELOG.md has no section `## {version} (YYYY-MM-DD)`")
@@ -41,7 +41,7 @@ def write_bill(target: Path, version: str, python: str = sys.executable) -> None
     command = [sys.executable, "-m", "cyclonedx_py", "environment", python, "--pyproject", str(ROOT / "pyproject.toml")]
     subprocess.run([*command, "--mc-type", "library", "--output-reproducible", "-o", str(target)], check=True)
     bill = json.loads(target.read_text())
-    bill["metadata"]["component"]["version"] = version  # pyproject.toml leaves it to __init__.py
+    bill["metadata"]["component"]["version"] = version  # pyproject.toml leaves it to version.py
     target.write_text(json.dumps(bill, indent=2) + "\n")
 
 

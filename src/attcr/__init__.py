@@ -3,17 +3,18 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from attcr.version import __version__
 
 if TYPE_CHECKING:
+    from attcr.bands.spec import InputSpec as InputSpec
     from attcr.fleet.run import FleetOptions as FleetOptions
     from attcr.fleet.run import run_fleet as run_fleet
-    from attcr.gates import trace_gates as trace_gates
     from attcr.networks import build_network as build_network
-    from attcr.networks.ablations import AblationConfig as AblationConfig
     from attcr.networks.attcr import ATTCR as ATTCR
     from attcr.networks.attcr import ATTCRConfig as ATTCRConfig
     from attcr.notebook import show as show
+    from attcr.paper.ablations import AblationConfig as AblationConfig
+    from attcr.paper.gates import trace_gates as trace_gates
     from attcr.predict import Predictor as Predictor
     from attcr.predict import open_predictor as open_predictor
     from attcr.restore import RestoreOptions as RestoreOptions
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from attcr.restore import restore_array as restore_array
     from attcr.restore import restore_scene as restore_scene
     from attcr.restore import which_weights as which_weights
-    from attcr.spec import InputSpec as InputSpec
     from attcr.weights import list_models as list_models
     from attcr.weights import load_model as load_model
     from attcr.weights import read_header as read_header
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "ATTCR": "attcr.networks.attcr",
     "ATTCRConfig": "attcr.networks.attcr",
-    "AblationConfig": "attcr.networks.ablations",
+    "AblationConfig": "attcr.paper.ablations",
     "FleetOptions": "attcr.fleet.run",
-    "InputSpec": "attcr.spec",
+    "InputSpec": "attcr.bands.spec",
     "Predictor": "attcr.predict",
     "RestoreOptions": "attcr.restore",
     "build_network": "attcr.networks",
@@ -47,7 +47,7 @@ _PUBLIC = {
     "run_fleet": "attcr.fleet.run",
     "save_model": "attcr.weights",
     "show": "attcr.notebook",
-    "trace_gates": "attcr.gates",
+    "trace_gates": "attcr.paper.gates",
     "which_weights": "attcr.restore",
 }
 

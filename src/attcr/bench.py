@@ -25,17 +25,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attcr import __version__
-from attcr.complexity import Complexity, measure
+from attcr.bands.spec import TRUE_COLOUR, InputSpec, band_slots
 from attcr.errors import AttcrError, ConfigError, MissingExtraError
 from attcr.networks import build_network, make_config, name_of
-from attcr.networks.ablations import Kind, Replacement
 from attcr.networks.attcr import ATTCRConfig, Attention
-from attcr.networks.restormer import ChannelAttention
 from attcr.ops import TRITON, triangular_attention, using
+from attcr.paper.ablations import Kind, Replacement
+from attcr.paper.complexity import Complexity, measure
+from attcr.paper.restormer import ChannelAttention
 from attcr.predict import Float32, Predictor
 from attcr.predict.torch import TorchPredictor
-from attcr.spec import TRUE_COLOUR, InputSpec, band_slots
+from attcr.version import __version__
 from attcr.weights import WeightsHeader, load_model, published
 
 PRESETS = ("rice1", "rice2", "tcloud", "sen12mscr", "small", "tiny")

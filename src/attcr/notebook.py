@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attcr.bands.spec import shown_bands
 from attcr.errors import ConfigError, MissingExtraError, ShapeError
 from attcr.restore.array import RestoredArray
 from attcr.restore.display import address_of, legend
 from attcr.restore.scene import RestoreResult
 from attcr.restore.walk import QUALITY_COLOURS, QUALITY_NAMES
-from attcr.spec import shown_bands
 
 Array = NDArray[Any]
 

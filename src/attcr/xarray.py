@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from attcr.corrector import ReferenceNetwork
 from attcr.errors import ConfigError, MissingExtraError, ShapeError
 from attcr.predict import Predictor, open_predictor
+from attcr.references.corrector import ReferenceNetwork
 from attcr.restore.array import restore_array, restore_tiles
 from attcr.restore.options import RestoreOptions
 from attcr.restore.walk import Array

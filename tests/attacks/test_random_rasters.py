@@ -18,10 +18,10 @@ from rasterio.enums import ColorInterp
 from scipy.ndimage import distance_transform_edt
 from torch import Tensor, nn
 
+from attcr.bands.sensors import PICTURE_RANGE, Sensor
 from attcr.errors import AttcrError
 from attcr.restore import RestoreOptions, restore_scene
 from attcr.restore.walk import LOW_CONFIDENCE, UNDER_THICK, UNDER_THIN
-from attcr.sensors import PICTURE_RANGE, Sensor
 from fake_scenes import Same, by_position, make, read
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64")

@@ -21,8 +21,8 @@ import safetensors.torch  # noqa: F401  # loaded before memory is counted
 import torch
 
 import attcr
+from attcr.bands.spec import TRUE_COLOUR
 from attcr.errors import AttcrError
-from attcr.spec import TRUE_COLOUR
 
 MEMORY = 1 << 30
 """Bytes of address space that loading may take beyond what the libraries have."""

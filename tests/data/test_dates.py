@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attcr.bands.sensors import S2_COMMON, S2_L1C_BANDS
 from attcr.data import DATASETS, find_set
 from attcr.data.dates import BANDS_10M, BANDS_20M, BANDS_60M, CLASSES_MASK, tell_classes
 from attcr.errors import ConfigError, DataError, DataNotFoundError
-from attcr.sensors import S2_COMMON, S2_L1C_BANDS
 from fakes import write_native, write_tif
 
 SIZE = 12

@@ -6,13 +6,13 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
+from attcr.bands.sensors import SENTINEL2_L1C
+from attcr.bands.spec import RICE2 as RICE2_SPEC
+from attcr.bands.spec import SEN12MSCR_OPTICAL, TRUE_COLOUR
 from attcr.data import RICE1, RICE2, TCLOUD, PairFolder
 from attcr.data import pairs as module
 from attcr.data.splits import load_split
 from attcr.errors import DataError, DataNotFoundError, ShapeError
-from attcr.sensors import SENTINEL2_L1C
-from attcr.spec import RICE2 as RICE2_SPEC
-from attcr.spec import SEN12MSCR_OPTICAL, TRUE_COLOUR
 from fakes import fake_image, fake_patch, make_pairs, write_tif
 
 pytestmark = [

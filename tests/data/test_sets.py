@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attcr.bands.spec import CLOUDS, RICE2, SEN12MSCR, TRUE_COLOUR
 from attcr.data import DATASETS, DataSet, PairFolder, find_set, load_split
 from attcr.data.splits import PARTS, shipped_splits
 from attcr.errors import ConfigError
-from attcr.protocols import PROTOCOLS
-from attcr.spec import CLOUDS, RICE2, SEN12MSCR, TRUE_COLOUR
-from attcr.two_dates import CLASS_PROTOCOLS
+from attcr.evaluate.by_class import CLASS_PROTOCOLS
+from attcr.evaluate.protocols import PROTOCOLS
 from fakes import make_pairs, write_tif
 
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from attcr.bands.spec import RICE2, SEN12MSCR, TRUE_COLOUR, InputSpec, Slot
 from attcr.data import PairedAugment, PairFolder
 from attcr.data import pairs as pairs_module
 from attcr.data.simulate import THICK_CLOUD, THIN_VEIL, CloudKind, SimulateClouds, simulate_clouds
 from attcr.data.transforms import Chain
 from attcr.errors import ConfigError, ShapeError
-from attcr.spec import RICE2, SEN12MSCR, TRUE_COLOUR, InputSpec, Slot
 from fakes import make_pairs
 
 

@@ -3,11 +3,11 @@ from dataclasses import replace
 
 import pytest
 
+from attcr.bands.sensors import SENSORS
 from attcr.errors import ConfigError
 from attcr.fleet.manifest import Work
 from attcr.fleet.settings import options_of, with_settings
 from attcr.restore.options import RestoreOptions
-from attcr.sensors import SENSORS
 
 
 @pytest.mark.parametrize(

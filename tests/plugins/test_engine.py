@@ -15,8 +15,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from attcr.bands.sensors import SENSORS
 from attcr.restore.walk import ORIGINAL, QUALITY_COLOURS, QUALITY_NAMES
-from attcr.sensors import SENSORS
 from attcr.weights import restoring
 
 PLUGIN = Path(__file__).parents[2] / "plugins" / "qgis" / "attcr_clouds"

@@ -12,11 +12,11 @@ from small_networks import WITH_SPREAD, image, relative, save_small
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
+from attcr.bands.spec import TRUE_COLOUR  # noqa: E402
 from attcr.errors import WeightsError  # noqa: E402
 from attcr.predict import open_predictor, read_about  # noqa: E402
 from attcr.predict.onnx import network_from_onnx, network_from_weights  # noqa: E402
 from attcr.predict.onnxruntime import OnnxRuntimePredictor  # noqa: E402
-from attcr.spec import TRUE_COLOUR  # noqa: E402
 
 Model = Any
 
@@ -150,7 +150,7 @@ def test_a_file_that_is_too_large_is_not_read(exported: bytes, tmp_path: Path, m
 def test_other_networks_stay_on_torch(tmp_path: Path) -> None:
     import torch
 
-    from attcr.networks.ablations import Ablation, AblationConfig
+    from attcr.paper.ablations import Ablation, AblationConfig
     from attcr.weights import save_model
 
     torch.manual_seed(0)

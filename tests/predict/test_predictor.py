@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from attcr.bands.spec import TRUE_COLOUR
 from attcr.predict.predictor import NEIGHBOURHOOD, Float32, as_a_veil, eight_views
-from attcr.spec import TRUE_COLOUR
 
 VEIL = replace(TRUE_COLOUR, only_light=True)
 

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from attcr import ATTCR, ATTCRConfig
+from attcr.bands.spec import SEN12MSCR, TRUE_COLOUR
 from attcr.errors import ConfigError, ShapeError
 from attcr.files import sha256
 from attcr.predict import Predictor, open_predictor, settle_dtype
 from attcr.predict.predictor import as_a_veil
 from attcr.predict.torch import TorchPredictor
-from attcr.spec import SEN12MSCR, TRUE_COLOUR
 from attcr.weights import find_weights, load_model
 
 TINY = ATTCRConfig(dim=8, blocks=(1,) * 5, heads=(2,) * 5)

@@ -18,7 +18,7 @@ pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 pytest.importorskip("openvino")
 
-from attcr.export import export
+from attcr.predict.export import export
 from attcr.restore import RestoreOptions, restore_scene
 
 OPTIONS = RestoreOptions(sensor="rgb8", dtype="float32")

@@ -10,8 +10,8 @@ import rasterio
 from rasterio.windows import Window
 
 import attcr.scenes.dataset as dataset
+from attcr.bands.spec import SEN12MSCR_OPTICAL
 from attcr.restore import RestoreOptions, restore_scene
-from attcr.spec import SEN12MSCR_OPTICAL
 from fake_scenes import UTM, Counting, peak_bytes
 
 

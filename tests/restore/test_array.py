@@ -17,15 +17,15 @@ from PIL import Image
 from rasterio.transform import from_origin
 from torch import Tensor, nn
 
+from attcr.bands.sensors import PICTURE
+from attcr.bands.spec import RICE2
 from attcr.errors import AttcrError, ConfigError, SceneError, ShapeError
-from attcr.official import convert_official
+from attcr.paper.official import convert_official
 from attcr.restore import RestoreOptions, restore_array, restore_scene
 from attcr.restore.array import restore_tiles
 from attcr.restore.options import DEFAULTS
 from attcr.restore.walk import LOW_CONFIDENCE, NODATA, ORIGINAL, UNDER_THICK, UNDER_THIN
 from attcr.scenes.tiles import grid
-from attcr.sensors import PICTURE
-from attcr.spec import RICE2
 from attcr.weights import load_model
 from fake_scenes import SENSORS, Counting, Same, Smooth, by_position, noise, same_bits, smooth_picture
 
@@ -342,7 +342,7 @@ for name in ("rasterio", "rio_cogeo", "pystac", "torch"):
     sys.modules[name] = None
 import numpy as np
 from attcr import restore_array
-from attcr.spec import TRUE_COLOUR
+from attcr.bands.spec import TRUE_COLOUR
 
 class Plain:
     spec = TRUE_COLOUR

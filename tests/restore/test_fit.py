@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import rasterio.shutil
 
+from attcr.bands.spec import TRUE_COLOUR
 from attcr.errors import SceneError
 from attcr.restore import Fit, RestoreOptions, choose_weights, restore_scene, which_weights
-from attcr.spec import TRUE_COLOUR
 from fake_scenes import UTM, Same, make, noise, read
 
 S2_BANDS = ("B01", "B02", "B03", "B04", "B05", "B06", "B07", "B08", "B8A", "B09", "B10", "B11", "B12")

@@ -11,7 +11,7 @@ import torch
 from malformed import make_malformed
 
 import attcr
-from attcr.spec import TRUE_COLOUR
+from attcr.bands.spec import TRUE_COLOUR
 
 HERE = Path(__file__).parent
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import attcr
+from attcr.bands.spec import TRUE_COLOUR
 from attcr.errors import SceneError
 from attcr.restore import RestoreOptions, join_blocks, plan_scene, restore_scene
 from attcr.restore.outputs import Outputs, targets_in
-from attcr.spec import TRUE_COLOUR
 from fake_scenes import SENSORS, Same, make, noise, read, same_bits
 
 PICTURE = RestoreOptions(sensor=SENSORS["uint8"], mask="none", tile=64, overlap=0)

@@ -12,11 +12,11 @@ from rasterio.warp import transform
 from scipy.ndimage import gaussian_filter
 from typer.testing import CliRunner
 
+from attcr.bands.spec import InputSpec, band_slots
 from attcr.cli import app
 from attcr.errors import AttcrWarning, ConfigError, SceneError
 from attcr.restore import Progress, RestoreOptions, join_blocks, restore_block, restore_scene
 from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, LOW_CONFIDENCE, ORIGINAL, QUALITY_NAMES, UNDER_THIN
-from attcr.spec import InputSpec, band_slots
 from fake_dates import a_gap, ground
 from fake_scenes import UTM, make, read, same_bits
 from interrupts import interrupted

@@ -21,9 +21,9 @@ from rio_cogeo.cogeo import cog_validate
 
 import attcr
 import attcr.restore.prepare
+from attcr.bands.spec import SEN12MSCR, SEN12MSCR_OPTICAL, TRUE_COLOUR
 from attcr.errors import AttcrWarning, SceneError
 from attcr.restore import Progress, RestoreOptions, join_blocks, plan_scene, restore_block, restore_scene
-from attcr.spec import SEN12MSCR, SEN12MSCR_OPTICAL, TRUE_COLOUR
 from fake_scenes import SENSORS, UTM, Counting, Same, Smooth, make, noise, read, same_bits, smooth_picture
 
 

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import rasterio
 
+from attcr.bands.sensors import REFLECTANCE, S2_COMMON
+from attcr.bands.spec import ANY_BANDS, SEN12MSCR, TRUE_COLOUR, InputSpec
 from attcr.errors import AllCloudError, AttcrWarning, SceneError
 from attcr.restore import RestoreOptions, join_blocks, plan_scene, restore_array, restore_block, restore_scene
 from attcr.restore.prepare import prepare
 from attcr.restore.walk import CLOUD_LEFT, LARGE_ERROR, LOW_CONFIDENCE, NODATA, ORIGINAL, UNDER_THICK, UNDER_THIN
 from attcr.scenes.clouds.rim import Rim
 from attcr.scenes.dataset import gdal
-from attcr.sensors import REFLECTANCE, S2_COMMON
-from attcr.spec import ANY_BANDS, SEN12MSCR, TRUE_COLOUR, InputSpec
 from fake_scenes import UTM, Counting, by_position, make, read
 
 EVERYWHERE = RestoreOptions(sensor="s2-l2a", mask="none")

@@ -10,8 +10,8 @@ from affine import Affine
 from rasterio.enums import ColorInterp
 
 from attcr.addresses import local_file
+from attcr.bands.products import BAND_IN_NAME
 from attcr.errors import SceneError
-from attcr.products import BAND_IN_NAME
 from attcr.scenes.open import open_scene
 from fake_scenes import UTM, make
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attcr.bands.sensors import SENSORS
 from attcr.errors import SceneError
 from attcr.scenes.clouds.find import find_clouds
 from attcr.scenes.clouds.rim import Rim
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import AlignedRaster
 from attcr.scenes.vrt import check_vrt
-from attcr.sensors import SENSORS
 from fake_scenes import make, noise
 
 SIZE = 40

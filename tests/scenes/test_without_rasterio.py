@@ -29,7 +29,7 @@ def run_without(libraries: tuple[str, ...], code: str) -> str:
 def test_tiles_blending_and_masks_work_without_rasterio() -> None:
     code = """
 import numpy as np
-import attcr.sensors
+import attcr.bands.sensors
 import attcr.scenes.blend
 import attcr.scenes.clouds.brightness
 import attcr.scenes.clouds.masks

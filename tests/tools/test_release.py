@@ -21,7 +21,7 @@ def release(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     (tmp_path / "src" / "attcr").mkdir(parents=True)
-    (tmp_path / "src" / "attcr" / "__init__.py").write_text('__version__ = "1.2.3"\n')
+    (tmp_path / "src" / "attcr" / "version.py").write_text('__version__ = "1.2.3"\n')
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 1.2.3 (2026-11-16)\n")
     for command in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a", "commit", "-qm", "all"]):
         subprocess.run(["git", *command], cwd=tmp_path, check=True)
@@ -35,7 +35,7 @@ def test_a_clean_repository_of_this_version_is_released(release: ModuleType, rep
 def test_another_version_is_not(release: ModuleType, repository: Path) -> None:
     told = release.problems("1.3.0", repository)
     assert told == [
-        "src/attcr/__init__.py says 1.2.3, not 1.3.0",
+        "src/attcr/version.py says 1.2.3, not 1.3.0",
         "CHANGELOG.md has no section `## 1.3.0 (YYYY-MM-DD)`",
     ]
 

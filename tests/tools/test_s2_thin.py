@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import attcr
-from attcr.sensors import S2_L1C_BANDS
-from attcr.spec import ANY_BANDS
+from attcr.bands.sensors import S2_L1C_BANDS
+from attcr.bands.spec import ANY_BANDS
 from fake_scenes import UTM, make, read
 
 ROOT = Path(__file__).parents[2]

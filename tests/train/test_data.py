@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from attcr.bands.spec import RICE2, SEN12MSCR, TRUE_COLOUR, InputSpec
 from attcr.errors import ConfigError
-from attcr.spec import RICE2, SEN12MSCR, TRUE_COLOUR, InputSpec
 from attcr.train.data import NumberedPairs, NumberSampler, PairData, Source
 from fakes import make_pairs
 

@@ -14,10 +14,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from attcr.bands.spec import SEN12MSCR, TRUE_COLOUR
 from attcr.data import DATASETS
 from attcr.data.splits import load_split
 from attcr.errors import ConfigError
-from attcr.spec import SEN12MSCR, TRUE_COLOUR
 from attcr.train.run import WholeCheckpointIO, train
 from attcr.weights import load_model, read_metadata
 from fakes import fake_patch, link_pairs, make_pairs, make_sen12mscr, write_tif

@@ -10,9 +10,9 @@ import lightning.pytorch as pl
 import pytest
 import torch
 
+from attcr.bands.spec import TRUE_COLOUR
 from attcr.errors import ConfigError
 from attcr.networks.attcr import ATTCR, ATTCRConfig
-from attcr.spec import TRUE_COLOUR
 from attcr.train.data import PairData, Source
 from attcr.train.task import NotFiniteError, RestorationTask
 from attcr.weights import save_model

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from attcr.dates.cells import Float32
-from attcr.dates.harmonise import Kinds
+from attcr.references.cells import Float32
+from attcr.references.harmonise import Kinds
 
 # Change of the logarithm of reflectance by wavelength in nm: with more green leaves, with more water in the ground,
 # and brighter.

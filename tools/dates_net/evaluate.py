@@ -16,15 +16,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.corrector import open_corrector
-from attcr.dates.cells import Cells, Float32
-from attcr.dates.correct import Corrector, Pair
-from attcr.dates.evidence import Evidence
-from attcr.dates.harmonise import Seen, regression
-from attcr.dates.planes import see
+from attcr.bands.sensors import S2_L1C_BANDS, SENTINEL2_L1C
+from attcr.evaluate.gaps import (
+    CLASSICAL,
+    COVER,
+    MOST_BLANK,
+    NETWORK,
+    OURS,
+    WINDOW,
+    Window,
+    draw_gap,
+    read_date,
+    score_window,
+)
 from attcr.files import sha256
-from attcr.gaps import CLASSICAL, COVER, MOST_BLANK, NETWORK, OURS, WINDOW, Window, draw_gap, read_date, score_window
-from attcr.sensors import S2_L1C_BANDS, SENTINEL2_L1C
+from attcr.references.cells import Cells, Float32
+from attcr.references.correct import Corrector, Pair
+from attcr.references.corrector import open_corrector
+from attcr.references.evidence import Evidence
+from attcr.references.harmonise import Seen, regression
+from attcr.references.planes import see
 
 TEN = (1, 2, 3, 4, 5, 6, 7, 8, 11, 12)
 ALL = tuple(range(len(S2_L1C_BANDS)))

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy import ndimage
 from tools.s2_thin.clear import _patches_held_out, held_out
 
-from attcr.dates.cells import Float32
-from attcr.sensors import S2_L1C_BANDS, S2_WAVELENGTHS
+from attcr.bands.sensors import S2_L1C_BANDS, S2_WAVELENGTHS
+from attcr.references.cells import Float32
 
 from .change import another_date
 

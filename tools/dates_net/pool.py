@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.dates.cells import Cells, Float32
-from attcr.dates.evidence import Evidence
-from attcr.dates.harmonise import Seen, regression
-from attcr.gaps import COVER, draw_gap
+from attcr.evaluate.gaps import COVER, draw_gap
+from attcr.references.cells import Cells, Float32
+from attcr.references.evidence import Evidence
+from attcr.references.harmonise import Seen, regression
 
 from .pairs import Pair, Pairs
 

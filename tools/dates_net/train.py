@@ -21,10 +21,10 @@ from tools.s2_thin.train import Schedule, clock
 from torch import Tensor
 
 from attcr import ATTCR, ATTCRConfig, save_model
-from attcr.dates.planes import BANDS, PLANES, see
+from attcr.bands.spec import OTHER_DATES
 from attcr.files import replacing
 from attcr.predict import multiplies_bfloat16
-from attcr.spec import OTHER_DATES
+from attcr.references.planes import BANDS, PLANES, see
 
 from .pool import Sample
 

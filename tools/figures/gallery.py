@@ -13,7 +13,7 @@ from PIL import Image
 from rasterio.windows import Window
 
 import attcr
-from attcr.sensors import SENSORS
+from attcr.bands.sensors import SENSORS
 
 Array = NDArray[Any]
 GAP = 6

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from attcr.spec import ANY_BANDS
+from attcr.bands.spec import ANY_BANDS
 
 from .simulate import AIR, BANDS, CIRRUS, KINDS, Draw, change_ground, simulate
 
@@ -172,7 +172,7 @@ class ClearImages:
 
 
 def network_input(pixels: Tensor, presence: Tensor, *, surface: bool) -> Tensor:
-    """Give the 27 planes of `attcr.spec.ANY_BANDS` for (13, H, W) reflectance and (13, 1, 1) presence."""
+    """Give the 27 planes of `attcr.bands.spec.ANY_BANDS` for (13, H, W) reflectance and (13, 1, 1) presence."""
     size = pixels.shape[1:]
     level = torch.full((1, *size), float(surface))
     return torch.cat([pixels * SCALE * presence, presence.expand(-1, *size), level])

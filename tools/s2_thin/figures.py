@@ -14,10 +14,10 @@ import numpy as np
 import torch
 
 import attcr
-from attcr import viz
+from attcr.bands.sensors import S2_COMMON, S2_WAVELENGTHS
 from attcr.data.dates import BRIGHTER, CLASSES, MUCH_BRIGHTER, ONE_REFLECTANCE
-from attcr.sensors import S2_COMMON, S2_WAVELENGTHS
-from attcr.two_dates import LEAST_CLEAR
+from attcr.evaluate.by_class import LEAST_CLEAR
+from attcr.evaluate.figures import new_figure, save_figure
 
 from .clear import ALL, TEN, held_out_l1c
 from .measure import Array, Certainty, Restorer
@@ -62,7 +62,7 @@ def real(restore: Restorer, root: Path) -> dict[str, Certainty]:
 
 def draw_reliability(path: Path, known: dict[str, Certainty], title: str) -> None:
     """Draw expected against real error, the share within it, and the error without the least certain pixels."""
-    figure = viz.new_figure(13, 4.2)
+    figure = new_figure(13, 4.2)
     curve, share, left = figure.subplots(1, 3)
     curve.plot([1e-3, 0.3], [1e-3, 0.3], color="grey", linewidth=1)
     for name, certainty in known.items():
@@ -80,7 +80,7 @@ def draw_reliability(path: Path, known: dict[str, Certainty], title: str) -> Non
     left.axvline(20, color="grey", linewidth=1)
     left.axhline(0.65, color="grey", linewidth=1)
     left.set(xlabel="least certain pixels left out (%)", ylabel="mean error, of that of all pixels", ylim=(0, 1.2))
-    viz.save_figure(figure, path)
+    save_figure(figure, path)
 
 
 def thin_spectrum(cloudy: Array, clear: Array) -> Array | None:
@@ -116,7 +116,7 @@ def spectra(root: Path, name: str, kinds: dict[str, float], *, surface: bool) ->
 
 def draw_spectra(path: Path, root: Path) -> None:
     """Draw what real and simulated thin cloud adds in each band, as a share of what it adds to blue, green and red."""
-    figure = viz.new_figure(13, 4.2)
+    figure = new_figure(13, 4.2)
     sets = (
         ("haze over Rondonia, L2A", "haze-20lmr", {"haze": 1.0}, True, TEN),
         ("thin cloud of SEN12MS-CR, L1C", "sen12mscr-pairs", {"veil": 1.0, "broken": 1.0}, False, ALL),
@@ -138,7 +138,7 @@ def draw_spectra(path: Path, root: Path) -> None:
         axis.legend(fontsize=6, loc="lower left", ncols=2)
         within = [float(((low <= s[some]) & (s[some] <= high)).mean()) for s in found.values()]
         print(f"spectra of {name}: bands within 90 % of the simulated, by pair:", " ".join(f"{x:.0%}" for x in within))
-    viz.save_figure(figure, path)
+    save_figure(figure, path)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attcr.bands.sensors import S2_COMMON
 from attcr.predict import Float32, Predictor
-from attcr.sensors import S2_COMMON
 
 Figures = dict[str, dict[str, float]]
 """What was measured, by name: each some numbers with their own names."""
@@ -29,7 +29,9 @@ class Restorer:
     def __init__(self, predictor: Predictor) -> None:
         spec = predictor.spec
         if spec.outputs != S2_COMMON or not spec.spread or not spec.of_kind("present"):
-            raise SystemExit(f"the weights give {' '.join(spec.outputs)}: weights of attcr.spec.ANY_BANDS are expected")
+            raise SystemExit(
+                f"the weights give {' '.join(spec.outputs)}: weights of attcr.bands.spec.ANY_BANDS are expected"
+            )
         self.predictor = predictor
         self._bands = spec.positions(S2_COMMON)
         self._present = spec.positions(f"present:{name}" for name in S2_COMMON)

@@ -22,8 +22,8 @@ from rasterio.transform import from_origin
 from rasterio.windows import from_bounds
 
 import attcr
+from attcr.bands.sensors import S2_L1C_BANDS
 from attcr.data.dates import BANDS_10M, BANDS_20M, BANDS_60M
-from attcr.sensors import S2_L1C_BANDS
 
 from .measure import Array, Restorer
 from .real import FOLDERS, open_set, restorations

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from attcr.bands.sensors import S2_COMMON, S2_L1C_BANDS
 from attcr.data import find_set
 from attcr.data.dates import (
     CLASSES,
@@ -21,9 +22,8 @@ from attcr.data.dates import (
     DatedPairs,
     find_series,
 )
-from attcr.protocols import psnr
-from attcr.sensors import S2_COMMON, S2_L1C_BANDS
-from attcr.two_dates import CLASS_PROTOCOLS, EVERY, ClassScores, fit_to, pool
+from attcr.evaluate.by_class import CLASS_PROTOCOLS, EVERY, ClassScores, fit_to, pool
+from attcr.evaluate.protocols import psnr
 
 from .measure import Array, Certainty, Figures, Restored, Restorer, distance
 

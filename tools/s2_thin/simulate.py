@@ -6,7 +6,7 @@ or near it. The exponent is 0 for water cloud and cirrus, 1 to 2 for haze and sm
 sky + (1 - sky) * light; what the air itself scatters into the sensor (most at the top of the atmosphere) is not
 shadowed.
 
-Images are (13, H, W) in reflectance, the bands in the order of `attcr.sensors.S2_L1C_BANDS`.
+Images are (13, H, W) in reflectance, the bands in the order of `attcr.bands.sensors.S2_L1C_BANDS`.
 """
 
 import math
@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from attcr.bands.sensors import S2_L1C_BANDS, S2_WAVELENGTHS
 from attcr.data.simulate import BRIGHTNESS, SKYLIGHT, _at, _broken, _noise, _reflection
-from attcr.sensors import S2_L1C_BANDS, S2_WAVELENGTHS
 
 BANDS = len(S2_L1C_BANDS)
 VAPOUR, CIRRUS = S2_L1C_BANDS.index("B09"), S2_L1C_BANDS.index("B10")

@@ -27,9 +27,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from attcr import ATTCR, ATTCRConfig, save_model
+from attcr.bands.spec import ANY_BANDS
 from attcr.files import replacing, sha256
 from attcr.predict import multiplies_bfloat16
-from attcr.spec import ANY_BANDS
 from attcr.weights import find_weights, load_model
 
 from .clear import Batch, ClearImages

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from attcr import __version__
 from attcr.cli.arguments import Naming, NamingGroup
 from attcr.cli.bench import bench
 from attcr.cli.data import audit, evaluate
@@ -18,6 +17,7 @@ from attcr.cli.threads import keep_memory, spare_the_cores
 from attcr.cli.training import ablate, train
 from attcr.cli.voice import exit_code, one_line
 from attcr.errors import AttcrError, MissingExtraError
+from attcr.version import __version__
 
 app = typer.Typer(
     name="attcr",

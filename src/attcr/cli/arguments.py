@@ -26,7 +26,7 @@ def _weights() -> Iterable[str]:
 
 
 def _sensors() -> Iterable[str]:
-    from attcr.sensors import SENSORS
+    from attcr.bands.sensors import SENSORS
 
     return SENSORS
 

@@ -175,7 +175,7 @@ def _evaluate(
     protocol: list[str] | None,
     out: Path,
 ) -> dict[str, Any]:
-    from attcr import evaluate as evaluation
+    from attcr.evaluate import run as evaluation
 
     data, root, split, slots = what
     baselines = {"copy": evaluation.COPY, "mean-colour": evaluation.MEAN_COLOUR}
@@ -201,7 +201,7 @@ def _evaluate(
 
 
 def _evaluate_gaps(voice: Voice, data: str, root: Path, out: Path, given: list[str], network: dict[str, Any]) -> None:
-    from attcr.gaps import OURS, evaluate_gaps
+    from attcr.evaluate.gaps import OURS, evaluate_gaps
 
     if network["weights"][1:]:
         raise ConfigError("--protocol gap-fill takes one network that corrects references: give --weights once.")

@@ -13,7 +13,7 @@ def export(
     target: Annotated[Path, typer.Argument(help="The file to write: .onnx, or .xml for OpenVINO (with its .bin).")],
 ) -> None:
     """Write a network as ONNX or for OpenVINO, checked against torch; restore and fleet run it without torch."""
-    from attcr.export import export as write
+    from attcr.predict.export import export as write
 
     made = write(weights, target)
     typer.echo(f"{made.path}: {made.bytes / 2**20:.1f} MiB, sha256 {made.sha256}")

@@ -27,9 +27,9 @@ def info(
     """Print what a network costs: parameters, multiply-adds, stages, memory."""
     from dataclasses import asdict
 
-    from attcr.complexity import measure
     from attcr.networks import NETWORKS, make_config
     from attcr.networks.attcr import ATTCRConfig
+    from attcr.paper.complexity import measure
 
     chosen: dict[str, Any] = {}
     if network in NETWORKS and issubclass(NETWORKS[network].config, ATTCRConfig):
@@ -77,7 +77,7 @@ def convert(
     """Turn a checkpoint of the authors' code, or of SpA-GAN's, into weights that attcr loads."""
     from attcr.data import find_set
     from attcr.files import sha256
-    from attcr.official import convert_official
+    from attcr.paper.official import convert_official
 
     try:
         numbers = tuple(int(number) for number in heads.split(",")) if heads else None
@@ -148,7 +148,7 @@ def gates(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder for figures and gates.json.")],
 ) -> None:
     """Draw what the gates of a network do to images: channels, before and after, distributions."""
-    from attcr.gates import draw_gates, trace_files
+    from attcr.paper.gates import draw_gates, trace_files
     from attcr.weights import load_model
 
     for path in draw_gates(trace_files(load_model(weights), images), out):

@@ -12,6 +12,6 @@ def train(context: typer.Context) -> None:
 
 def ablate(context: typer.Context) -> None:
     """Train variants under one budget and compare them: --config small-cpu --data.root DATA; see --help."""
-    from attcr.train.ablate import ablate as run
+    from attcr.paper.ablate import ablate as run
 
     typer.echo(run(context.args, say=typer.echo).read_text())

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
-from attcr import __version__
 from attcr.addresses import hide_secrets
 from attcr.errors import AllCloudError, AttcrError, AttcrWarning, ConfigError
+from attcr.version import __version__
 
 if TYPE_CHECKING:
     from attcr.restore import Progress

@@ -1,7 +1,7 @@
 """Real pairs of two dates of Sentinel-2, with a class for every pixel: CloudSEN12, SEN12MS-CR and two series.
 
 A sample is the cloudy date, the clear one (or the mean of the clear ones around it), and the mask CLASSES_MASK. They
-are to test on, not to train on. Two dates differ in more than their cloud: `attcr.two_dates` scores them.
+are to test on, not to train on. Two dates differ in more than their cloud: `attcr.evaluate.by_class` scores them.
 """
 
 import os
@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from attcr.bands.sensors import S2_COMMON, S2_L1C_BANDS, SENTINEL2_L1C, SENTINEL2_L2A, Sensor
+from attcr.bands.spec import ANY_BANDS, CLOUDS, InputSpec
 from attcr.data.listing import Listing, Lists
 from attcr.data.pairs import Array, Dataset, Sample, Transform, make_sample, read_raster
 from attcr.errors import ConfigError, DataError, DataNotFoundError
-from attcr.sensors import S2_COMMON, S2_L1C_BANDS, SENTINEL2_L1C, SENTINEL2_L2A, Sensor
-from attcr.spec import ANY_BANDS, CLOUDS, InputSpec
 
 CLASSES = {"clear": 0, "thick": 1, "thin": 2, "shadow": 3}
 """The numbers of a mask of classes, as CloudSEN12 has them."""

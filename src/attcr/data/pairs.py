@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypedDict, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from attcr.bands.sensors import Sensor
+from attcr.bands.spec import TRUE_COLOUR, InputSpec
 from attcr.errors import DataError, DataNotFoundError, MissingExtraError, ShapeError
-from attcr.sensors import Sensor
-from attcr.spec import TRUE_COLOUR, InputSpec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -218,7 +218,7 @@ class PairFolder(Dataset[Sample]):
         if image.dtype != np.uint8:
             raise DataError(
                 f"{self.cloudy_dir} or {self.clear_dir} holds {image.dtype}, which may mean anything: "
-                "say what, e.g. PairFolder(..., sensor=attcr.sensors.SENTINEL2_L1C)"
+                "say what, e.g. PairFolder(..., sensor=attcr.bands.sensors.SENTINEL2_L1C)"
             )
         return np.asarray(_eight_bit_table(self.spec)[image])  # ten times as quick as scaling pixel by pixel
 

@@ -3,12 +3,12 @@
 import os
 from pathlib import Path
 
+from attcr.bands.spec import RICE2 as RICE2_SPEC
+from attcr.bands.spec import TRUE_COLOUR, InputSpec
 from attcr.data.listing import Listing, Lists, list_folders
 from attcr.data.pairs import PairFolder, Transform
 from attcr.data.splits import load_split
 from attcr.errors import DataNotFoundError
-from attcr.spec import RICE2 as RICE2_SPEC
-from attcr.spec import TRUE_COLOUR, InputSpec
 
 RICE1_SPEC = TRUE_COLOUR
 

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attcr.bands.sensors import SENTINEL2_L1C
+from attcr.bands.spec import SEN12MSCR as SPEC
 from attcr.data.listing import Listing, Lists, PatchNames
 from attcr.data.pairs import Array, Dataset, Sample, Transform, make_sample, read_raster, some
 from attcr.data.splits import PARTS, load_split
 from attcr.errors import AttcrWarning, ConfigError, DataError, DataNotFoundError
 from attcr.files import cache_folder, write_whole
-from attcr.sensors import SENTINEL2_L1C
-from attcr.spec import SEN12MSCR as SPEC
 
 KINDS = ("s1", "s2_cloudy", "s2")
 INDEX = "attcr-index.json"

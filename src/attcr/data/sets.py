@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from attcr.bands.sensors import PICTURE, RGB, RGB8
+from attcr.bands.spec import CLOUDS, RICE2, SEN12MSCR, TRUE_COLOUR, InputSpec, band_slots
 from attcr.data import dates, rice, sen12mscr, tcloud
 from attcr.data.listing import Listing, Lists, list_folders
 from attcr.data.pairs import PairFolder, Samples, Transform
 from attcr.data.splits import PARTS, load_split, names_sha256, shipped_splits
 from attcr.errors import ConfigError, DataNotFoundError
-from attcr.sensors import PICTURE, RGB, RGB8
-from attcr.spec import CLOUDS, RICE2, SEN12MSCR, TRUE_COLOUR, InputSpec, band_slots
 
 ALL = "all"
 """The part that is everything, of a set without lists."""

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from attcr.bands.spec import TRUE_COLOUR, InputSpec
 from attcr.data.pairs import Sample
 from attcr.data.transforms import WorkerGenerator
 from attcr.errors import ConfigError, ShapeError
-from attcr.spec import TRUE_COLOUR, InputSpec
 
 ASYMMETRY = 0.85  # of scattering by cloud droplets: most light goes on forward
 # Share of the ground's light that comes from the sky and so reaches the shadow, by nm. The sky is blue.

@@ -4,11 +4,11 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from attcr.bands.spec import TRUE_COLOUR
 from attcr.data.listing import Listing, Lists, list_folders
 from attcr.data.pairs import PairFolder, Transform
 from attcr.data.splits import load_split
 from attcr.errors import DataNotFoundError
-from attcr.spec import TRUE_COLOUR
 
 TCLOUD_SPEC = replace(TRUE_COLOUR, gsd=(30.0, 30.0))
 

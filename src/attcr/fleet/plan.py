@@ -18,13 +18,23 @@ from pathlib import Path
 import numpy as np
 
 from attcr.addresses import is_local, redact
+from attcr.bands.products import BAND_IN_NAME
 from attcr.errors import AttcrError, ManifestError, SceneError
 from attcr.fleet.manifest import Work, default_id, guarded, list_bucket, work_of_href, work_of_item, write_manifest
 from attcr.fleet.store import split_url
 from attcr.predict import open_predictor
-from attcr.products import BAND_IN_NAME
+from attcr.references.candidates import (
+    Candidate,
+    Share,
+    Wanted,
+    candidate_of,
+    choose,
+    few_requests,
+    look,
+    rank,
+    read_mask,
+)
 from attcr.restore.options import RestoreOptions
-from attcr.scenes.candidates import Candidate, Share, Wanted, candidate_of, choose, few_requests, look, rank, read_mask
 from attcr.scenes.clouds.masks import CLEAR
 from attcr.scenes.dataset import gdal
 from attcr.scenes.open import SUFFIXES, open_scene

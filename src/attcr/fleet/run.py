@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from obstore.exceptions import BaseError
 
 from attcr.addresses import hide_secrets, redact
-from attcr.corrector import network_sha256
 from attcr.downloads import LIMIT_VARIABLE, download_limit
 from attcr.errors import ConfigError, FleetError, ManifestError, WeightsError
 from attcr.fleet import local
@@ -42,6 +41,7 @@ from attcr.fleet.plan import megapixels_of
 from attcr.fleet.store import Scratch, Store, open_bucket, split_url, sweep
 from attcr.fleet.worker import Job, SceneWorker, block_key
 from attcr.predict import EXPORTED
+from attcr.references.corrector import network_sha256
 from attcr.restore.options import RestoreOptions
 from attcr.weights import find_weights
 

@@ -1,19 +1,18 @@
 """Networks: torch alone, no geography. `NETWORKS` is the one place where each has its name."""
 
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields
+from importlib import import_module
+from typing import Any
 
 from torch import nn
 
 from attcr.errors import ConfigError
-from attcr.networks.ablations import Ablation, AblationConfig
 from attcr.networks.attcr import ATTCR, ATTCRConfig
-from attcr.networks.restormer import Restormer, RestormerConfig
-from attcr.networks.spagan import SpAGAN, SpAGANConfig
 
 
-class Entry(NamedTuple):
+@dataclass(frozen=True)
+class Entry:
     """A kind of network: a frozen dataclass of its settings, and the module that is built from one.
 
     The config says `in_channels` and `out_channels`; the module keeps it as `config`.
@@ -23,11 +22,31 @@ class Entry(NamedTuple):
     module: type[nn.Module]
 
 
-NETWORKS: dict[str, Entry] = {
+@dataclass(frozen=True)
+class PaperEntry:
+    """A network that the paper compares with, imported when it is first asked for."""
+
+    home: str
+    """Its file in `attcr.paper`."""
+    name: str
+    """Its class; that of its settings has the same name with Config behind it."""
+
+    @property
+    def config(self) -> type[Any]:
+        """The settings' class."""
+        return getattr(import_module(f"attcr.paper.{self.home}"), f"{self.name}Config")  # type: ignore[no-any-return]
+
+    @property
+    def module(self) -> type[nn.Module]:
+        """The network's class."""
+        return getattr(import_module(f"attcr.paper.{self.home}"), self.name)  # type: ignore[no-any-return]
+
+
+NETWORKS: dict[str, Entry | PaperEntry] = {
     "attcr": Entry(ATTCRConfig, ATTCR),
-    "ablation": Entry(AblationConfig, Ablation),
-    "restormer": Entry(RestormerConfig, Restormer),
-    "spagan": Entry(SpAGANConfig, SpAGAN),
+    "ablation": PaperEntry("ablations", "Ablation"),
+    "restormer": PaperEntry("restormer", "Restormer"),
+    "spagan": PaperEntry("spagan", "SpAGAN"),
 }
 """By the name that weights files, `attcr train --model.network` and `attcr info --network` use."""
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from attcr import __version__
+from attcr.bands.spec import InputSpec
 from attcr.errors import ShapeError, WeightsError
 from attcr.predict.predictor import Float32, as_a_veil
-from attcr.spec import InputSpec
+from attcr.version import __version__
 from attcr.weights import WRONG, WeightsHeader
 
 FORMAT = "attcr-export-2"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from attcr.bands.spec import InputSpec
 from attcr.errors import ConfigError, MissingExtraError, SceneError, WeightsError
 from attcr.predict.exported import CHANGE, CLOUDY, first_line, run_padded
 from attcr.predict.predictor import Float32
-from attcr.spec import InputSpec
 
 try:
     import onnxruntime

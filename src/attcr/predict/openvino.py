@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from attcr import compiled
+from attcr.bands.spec import InputSpec
 from attcr.errors import ConfigError, MissingExtraError, SceneError, WeightsError
 from attcr.predict.exported import (
     ATTENDED,
@@ -31,7 +32,6 @@ from attcr.predict.exported import (
     run_padded,
 )
 from attcr.predict.predictor import Float32
-from attcr.spec import InputSpec
 from attcr.weights import WeightsHeader
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.spec import InputSpec
+from attcr.bands.spec import InputSpec
 
 Float32 = NDArray[np.float32]
 NEIGHBOURHOOD = 129

@@ -10,11 +10,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from attcr.bands.spec import InputSpec
 from attcr.errors import ConfigError, SceneError, ShapeError
 from attcr.files import sha256
 from attcr.ops import operator_name
 from attcr.predict.predictor import Float32, as_a_veil
-from attcr.spec import InputSpec
 from attcr.weights import find_weights, load_model
 
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from attcr.bands.products import could_be_picture, recognise
+from attcr.bands.sensors import RGB, Sensor, check_floats, check_values
+from attcr.bands.spec import InputSpec
 from attcr.errors import ConfigError, SceneError, ShapeError
 from attcr.predict import Float32, Predictor, open_predictor
-from attcr.products import could_be_picture, recognise
 from attcr.restore.options import RestoreOptions
 from attcr.restore.walk import NODATA, Array, Walk
 from attcr.scenes.clouds.masks import CLEAR, CLOUD, THICK, THIN
 from attcr.scenes.clouds.opaque import is_opaque, settle
 from attcr.scenes.clouds.rim import CloudMap
 from attcr.scenes.tiles import Grid, grid
-from attcr.sensors import RGB, Sensor, check_floats, check_values
-from attcr.spec import InputSpec
 
 if TYPE_CHECKING:
     from torch import nn

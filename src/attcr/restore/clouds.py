@@ -9,14 +9,14 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from numpy.typing import NDArray
 
+from attcr.bands.products import find_bands
+from attcr.bands.sensors import RGB, Sensor
 from attcr.errors import ConfigError, SceneError
-from attcr.products import find_bands
 from attcr.restore.options import RestoreOptions
 from attcr.scenes.clouds.find import choose_mask, sensor_of
 from attcr.scenes.clouds.find import find_clouds as detect
 from attcr.scenes.dataset import gdal
 from attcr.scenes.open import open_scene
-from attcr.sensors import RGB, Sensor
 
 
 def find_clouds(

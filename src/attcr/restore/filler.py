@@ -11,23 +11,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.corrector import ReferenceNetwork
-from attcr.dates.cells import Cells, Float32
-from attcr.dates.check import self_check
-from attcr.dates.correct import Pair, Tiles, with_network
-from attcr.dates.evidence import Evidence
-from attcr.dates.fill import MARGIN, REACH, Tuned, compose, meet_border, tune
-from attcr.dates.grow import MARGIN as GROW_MARGIN
-from attcr.dates.grow import Colours, Suspicion, enclosed, grow
+from attcr.bands.products import band_names, find_band
+from attcr.bands.sensors import Sensor, into_dtype
 from attcr.errors import MissingExtraError
-from attcr.products import band_names, find_band
-from attcr.restore.corrections import Corrections, tiles_over
-from attcr.restore.references import BLOCK, Reference
+from attcr.references.cells import Cells, Float32
+from attcr.references.check import self_check
+from attcr.references.correct import Pair, Tiles, with_network
+from attcr.references.corrections import Corrections, tiles_over
+from attcr.references.corrector import ReferenceNetwork
+from attcr.references.evidence import Evidence
+from attcr.references.fill import MARGIN, REACH, Tuned, compose, meet_border, tune
+from attcr.references.grow import MARGIN as GROW_MARGIN
+from attcr.references.grow import Colours, Suspicion, enclosed, grow
+from attcr.references.open import BLOCK, Reference
 from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, LOW_CONFIDENCE, NODATA, Array, Strip, avoid
 from attcr.scenes.clouds.masks import CLEAR, THICK
 from attcr.scenes.clouds.rim import CloudMap
 from attcr.scenes.scene import Scene
-from attcr.sensors import Sensor, into_dtype
 
 UNKNOWN_DAYS = -(1 << 15)
 """Stands for no date, and for pixels that are of none, in the raster of dates."""

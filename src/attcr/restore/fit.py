@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from attcr.bands.products import band_names, recognise
+from attcr.bands.sensors import REFLECTANCE, SENSORS, Sensor
+from attcr.bands.spec import InputSpec
 from attcr.errors import SceneError
-from attcr.products import band_names, recognise
 from attcr.restore.options import RestoreOptions
 from attcr.scenes.clouds.find import sensor_of
 from attcr.scenes.dataset import gdal
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import Scene
-from attcr.sensors import REFLECTANCE, SENSORS, Sensor
-from attcr.spec import InputSpec
 from attcr.weights import restoring
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from attcr.bands.products import band_names, wavelength_of
+from attcr.bands.sensors import Sensor
+from attcr.bands.spec import PRODUCTS, InputSpec, Slot
 from attcr.predict import Float32
-from attcr.products import band_names, wavelength_of
-from attcr.sensors import Sensor
-from attcr.spec import PRODUCTS, InputSpec, Slot
 
 NO_WEIGHTS = "none"
 """What `--weights` calls it."""

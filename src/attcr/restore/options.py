@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from attcr.addresses import redact
+from attcr.bands.sensors import SENSORS, Sensor
 from attcr.errors import ConfigError
 from attcr.predict import Backend
 from attcr.scenes.clouds.rim import Rim
 from attcr.scenes.tiles import grid
 from attcr.scenes.vrt import VrtRule
-from attcr.sensors import SENSORS, Sensor
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 AUTO, AUTO_MOST = "auto", 3

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attcr.addresses import local_file, redact
+from attcr.bands.products import BAND_IN_NAME
 from attcr.errors import SceneError
-from attcr.products import BAND_IN_NAME
 
 LONGEST_NAME = 255
 """Bytes of a file name that every common file system takes."""

@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-import attcr
 from attcr.addresses import is_local, redact
-from attcr.corrector import ReferenceNetwork, open_corrector
-from attcr.dates.cells import Cells
-from attcr.dates.correct import TILE
-from attcr.dates.fill import MARGIN
+from attcr.bands.products import band_names, could_be_picture, find_band
+from attcr.bands.sensors import RGB, Sensor, check_floats, check_values
 from attcr.errors import AttcrWarning, ConfigError, SceneError
 from attcr.predict import Predictor, open_predictor
-from attcr.products import band_names, could_be_picture, find_band
+from attcr.references.cells import Cells
+from attcr.references.correct import TILE
+from attcr.references.corrector import ReferenceNetwork, open_corrector
+from attcr.references.fill import MARGIN
+from attcr.references.open import Beside, Reference, open_references
 from attcr.restore.filler import Filler, colours_of
 from attcr.restore.fit import fitting
 from attcr.restore.inputs import identity_of
 from attcr.restore.no_network import NO_WEIGHTS, NoNetwork
 from attcr.restore.options import Dtype, RestoreOptions
 from attcr.restore.outputs import Outputs
-from attcr.restore.references import Beside, Reference, open_references
 from attcr.restore.resume import kept_references
 from attcr.restore.walk import Walk, blank_of
 from attcr.scenes import write
@@ -40,7 +40,7 @@ from attcr.scenes.clouds.rim import CloudMap
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import AlignedRaster, Scene
 from attcr.scenes.tiles import Grid, grid
-from attcr.sensors import RGB, Sensor, check_floats, check_values
+from attcr.version import __version__
 
 if TYPE_CHECKING:
     from torch import nn
@@ -161,7 +161,7 @@ class Prepared:
     def fingerprint(self) -> str:
         """Give a sha256 of all that decides the result."""
         told = {
-            "attcr": attcr.__version__,
+            "attcr": __version__,
             "input": [identity or (redact(href), "unknown") for href, identity in self.identities.items()],
             "bands": [(band.name, redact(band.href), band.index) for band in self.scene.bands],
             "passed": [(self.whole.bands[at].name, redact(self.whole.bands[at].href)) for at in self.passed],
@@ -359,7 +359,7 @@ def _settle_references(job: Prepared, source: Source, kept: Path | None) -> None
         return
     if job.mask == "none":
         raise SceneError(_NO_MASK)
-    from attcr.restore.search import search_references  # here, so that a plain raster needs no pystac
+    from attcr.references.search import search_references  # here, so that a plain raster needs no pystac
 
     job.asked = f"{job.fingerprint()} {options.reference_days}"
     found = kept_references(kept, job.asked) if kept else None

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rasterio.enums import ColorInterp
 
-import attcr
 from attcr.addresses import is_item, local_file, redact
+from attcr.bands.spec import shown_bands
 from attcr.files import to_disk
 from attcr.restore.filler import UNKNOWN_DAYS
 from attcr.restore.outputs import Outputs
@@ -24,7 +24,7 @@ from attcr.restore.walk import NODATA, QUALITY_COLOURS, QUALITY_NAMES, Array
 from attcr.scenes import write
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import Band, Profile, Scene
-from attcr.spec import shown_bands
+from attcr.version import __version__
 
 Layers = dict[str, tuple[Profile, list[Band]]]
 """The rasters of a result: name to how they are described."""
@@ -125,7 +125,7 @@ def _item(job: Prepared, outputs: Outputs, state: State) -> str:
     files = {**outputs.rasters, "preview": outputs.preview}
     assets = {name: (path, titles[name]) for name, path in files.items()}
     properties = {
-        "processing:software": {"attcr": attcr.__version__},
+        "processing:software": {"attcr": __version__},
         "attcr:weights_sha256": job.predictor.identity["weights_sha256"],
         "attcr:predictor": dict(job.predictor.identity),
         "attcr:sensor": job.sensor.name,

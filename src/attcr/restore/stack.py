@@ -9,20 +9,20 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.corrector import ReferenceNetwork, open_corrector
-from attcr.dates.cells import Float32
-from attcr.dates.choose import choose_dates
+from attcr.bands.products import recognise
+from attcr.bands.sensors import Sensor
 from attcr.errors import SceneError, ShapeError
-from attcr.products import recognise
+from attcr.references.cells import Float32
+from attcr.references.choose import choose_dates
+from attcr.references.corrector import ReferenceNetwork, open_corrector
+from attcr.references.open import Reference
 from attcr.restore.array import ArrayRows
 from attcr.restore.filler import UNKNOWN_DAYS, Filler
 from attcr.restore.options import AUTO_MOST, RestoreOptions
-from attcr.restore.references import Reference
 from attcr.restore.walk import NODATA, ORIGINAL, Array, Strip
 from attcr.scenes.clouds.masks import CLEAR, THICK, THIN, Classes
 from attcr.scenes.clouds.rim import CloudMap
 from attcr.scenes.scene import Band, Scene
-from attcr.sensors import Sensor
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from attcr.bands.sensors import Sensor, into_dtype
 from attcr.errors import SceneError, ShapeError
 from attcr.predict import Float32, Predictor, eight_views
 from attcr.restore.options import RestoreOptions
@@ -20,7 +21,6 @@ from attcr.scenes.blend import StripBlender
 from attcr.scenes.clouds.masks import THICK
 from attcr.scenes.clouds.rim import CloudMap, CloudRows
 from attcr.scenes.tiles import Grid, Tile
-from attcr.sensors import Sensor, into_dtype
 
 Array = NDArray[Any]
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from attcr.addresses import is_item, is_local, redact
+from attcr.bands.products import BAND_IN_NAME
 from attcr.errors import AttcrWarning, MissingExtraError, SceneError
-from attcr.products import BAND_IN_NAME
 from attcr.scenes.dataset import open_dataset, reading
 from attcr.scenes.scene import Band, Profile, Scene
 from attcr.scenes.vrt import VrtRule

@@ -16,7 +16,6 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-import attcr
 from attcr.errors import FleetError
 from attcr.serve import pictures, problems, processes, viewer, watch
 from attcr.serve.guard import Guard, user_of
@@ -25,6 +24,7 @@ from attcr.serve.networks import lay_out
 from attcr.serve.problems import Problem, documented
 from attcr.serve.schemas import SCHEMAS, ref
 from attcr.serve.settings import ServeSettings
+from attcr.version import __version__
 
 _log = logging.getLogger("attcr.serve")
 GRACE = 5
@@ -62,9 +62,7 @@ def create_app(settings: ServeSettings) -> FastAPI:
         await run_in_threadpool(jobs.stop)
         await run_in_threadpool(painters.close)
 
-    app = FastAPI(
-        title="attcr", version=attcr.__version__, lifespan=life, openapi_url=None, docs_url=None, redoc_url=None
-    )
+    app = FastAPI(title="attcr", version=__version__, lifespan=life, openapi_url=None, docs_url=None, redoc_url=None)
     app.state.jobs = jobs
     problems.install(app)
     app.include_router(processes.router(jobs, weights, user))
@@ -169,7 +167,7 @@ def _description(app: FastAPI, settings: ServeSettings) -> dict[str, Any]:
     """Describe the API as OpenAPI 3.0 does."""
     told = get_openapi(
         title="attcr",
-        version=attcr.__version__,
+        version=__version__,
         openapi_version="3.0.3",
         description="Removes clouds from satellite images.",
         routes=app.routes,

@@ -11,9 +11,9 @@ from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-import attcr
+from attcr.bands.sensors import SENSORS, Sensor
 from attcr.restore.options import RestoreOptions
-from attcr.sensors import SENSORS, Sensor
+from attcr.version import __version__
 
 PROCESS = "restore"
 SERVER_DECIDES = ("device", "vrt", "reference_days")
@@ -173,7 +173,7 @@ def summary(base: str) -> dict[str, Any]:
         "title": "Remove clouds",
         "description": "Removes the clouds of a scene: same grid, same type, clear pixels untouched, and a layer that "
         "says what is new.",
-        "version": attcr.__version__,
+        "version": __version__,
         "jobControlOptions": ["async-execute", "dismiss"],
         "outputTransmission": ["reference", "value"],
         "keywords": ["cloud removal", "satellite images"],

@@ -32,14 +32,14 @@ from rio_tiler.models import ImageData
 from titiler.core.resources.enums import ImageType
 from titiler.core.utils import render_image
 
+from attcr.bands.products import band_names, find_bands
+from attcr.bands.sensors import PICTURE, RGB
+from attcr.bands.spec import shown_bands
 from attcr.errors import AttcrError
-from attcr.products import band_names, find_bands
 from attcr.restore.walk import QUALITY_COLOURS
 from attcr.scenes.clouds.find import sensor_of
 from attcr.scenes.dataset import gdal, open_dataset
 from attcr.scenes.open import open_scene
-from attcr.sensors import PICTURE, RGB
-from attcr.spec import shown_bands
 
 WGS84, MERCATOR = CRS.from_epsg(4326), CRS.from_epsg(3857)
 PIXEL = 10.0

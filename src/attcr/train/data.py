@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset, Sampler, Subset
 
+from attcr.bands.spec import CLOUDS, InputSpec
 from attcr.data import BROKEN_VEIL, HAZE, THICK_CLOUD, DataSet, Sample, Samples, find_set, simulate_clouds
 from attcr.data.listing import list_folders
 from attcr.data.sets import DATASETS, open_pairs
@@ -19,7 +20,6 @@ from attcr.data.simulate import cover
 from attcr.data.splits import load_split
 from attcr.data.transforms import change_planes, crop_sample, retone, turn_sample
 from attcr.errors import ConfigError, DataError
-from attcr.spec import CLOUDS, InputSpec
 
 SIMULATED = DataSet(
     "simulated",

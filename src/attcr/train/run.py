@@ -16,15 +16,15 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from torch import Tensor
 
-from attcr import __version__
+from attcr.bands.spec import InputSpec
 from attcr.data import Sample
 from attcr.errors import ConfigError
 from attcr.files import replacing
 from attcr.networks import name_of
 from attcr.networks.attcr import ATTCR, Block
-from attcr.spec import InputSpec
 from attcr.train.data import PairData
 from attcr.train.task import Pace, RestorationTask
+from attcr.version import __version__
 from attcr.weights import save_model
 
 

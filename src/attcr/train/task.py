@@ -15,9 +15,9 @@ from torch.utils.checkpoint import checkpoint
 
 from attcr.data import Sample
 from attcr.errors import AttcrError, ConfigError
+from attcr.evaluate.protocols import PROTOCOLS
 from attcr.networks import build_network, make_config, name_of
 from attcr.networks.attcr import Block
-from attcr.protocols import PROTOCOLS
 from attcr.train.data import PairData
 from attcr.train.muon import Muon
 from attcr.weights import load_model

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import rasterio
 
-from attcr.sensors import S2_L1C_BANDS, SENTINEL2_L1C
+from attcr.bands.sensors import S2_L1C_BANDS, SENTINEL2_L1C
 
 
 @pytest.fixture

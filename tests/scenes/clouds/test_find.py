@@ -7,14 +7,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import maximum_filter
 
-from attcr.errors import SceneError
-from attcr.scenes.clouds import find
-from attcr.scenes.clouds.find import choose_mask, find_clouds, sensor_of
-from attcr.scenes.clouds.masks import CLEAR, THICK, THIN
-from attcr.scenes.clouds.rim import Rim
-from attcr.scenes.open import open_scene
-from attcr.scenes.scene import Scene
-from attcr.sensors import (
+from attcr.bands.sensors import (
     LANDSAT_C2_L2,
     REFLECTANCE,
     RGB8,
@@ -23,6 +16,13 @@ from attcr.sensors import (
     SENTINEL2_L2A_N0400,
     Sensor,
 )
+from attcr.errors import SceneError
+from attcr.scenes.clouds import find
+from attcr.scenes.clouds.find import choose_mask, find_clouds, sensor_of
+from attcr.scenes.clouds.masks import CLEAR, THICK, THIN
+from attcr.scenes.clouds.rim import Rim
+from attcr.scenes.open import open_scene
+from attcr.scenes.scene import Scene
 from fake_scenes import UTM, make
 
 NONE = Rim(0, 0)

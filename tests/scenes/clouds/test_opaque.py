@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from attcr.bands.sensors import REFLECTANCE, RGB8, SENTINEL2_L1C_N0400, Sensor
 from attcr.scenes.clouds.masks import CLEAR, CLOUD, THICK, THIN
 from attcr.scenes.clouds.opaque import is_opaque, settle
-from attcr.sensors import REFLECTANCE, RGB8, SENTINEL2_L1C_N0400, Sensor
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.addresses import is_local
+from attcr.bands.products import find_bands, recognise
+from attcr.bands.sensors import PICTURE_RANGE, RGB, RGB_RANGE, SENSORS, Sensor
 from attcr.errors import SceneError
-from attcr.products import find_bands, recognise
 from attcr.scenes import write
 from attcr.scenes.clouds import s2cloudless, ukis_csmask
 from attcr.scenes.clouds.brightness import classes_of_brightness
@@ -32,7 +33,6 @@ from attcr.scenes.clouds.opaque import is_opaque, settle
 from attcr.scenes.clouds.rim import CloudMap, Rim
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import AlignedRaster, Band, Scene
-from attcr.sensors import PICTURE_RANGE, RGB, RGB_RANGE, SENSORS, Sensor
 
 Array = NDArray[Any]
 

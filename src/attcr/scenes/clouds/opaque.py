@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attcr.bands.sensors import Sensor
 from attcr.scenes.clouds.masks import CLEAR, CLOUD, THICK, THIN, Classes
-from attcr.sensors import Sensor
 
 WHITE = 0.35
 """Cloud is opaque from this reflectance in red, green and blue. On SEN12MS-CR's pairs, fine detail of the cloudy image

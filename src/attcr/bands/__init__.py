@@ -1,0 +1,1 @@
+"""What values mean: sensors, products, and what weights take."""

@@ -1,0 +1,1 @@
+"""Protocols, one definition of each metric, and reports."""

@@ -1,0 +1,1 @@
+"""What reproduces and compares the paper; nothing in the product imports it."""

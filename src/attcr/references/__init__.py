@@ -1,0 +1,1 @@
+"""Other dates of a scene: open, choose, harmonise, check, correct, fill."""

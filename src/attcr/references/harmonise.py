@@ -1,0 +1,295 @@
+"""Harmonise: give a reference the tones of the target, fitted where both are clear.
+
+Each method takes the evidence and gives a function of pixels. It takes the reference's values (C, N) with their rows
+and columns, and gives the values (C, N) that the target would show. All values are reflectance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attcr.errors import MissingExtraError
+from attcr.references.cells import Array, Cells, Float32, Float64, smooth
+from attcr.references.evidence import Evidence, Sample
+
+Harmoniser = Callable[[Float32, Array, Array], Float32]
+"""Values (C, N), their rows and columns -> values (C, N)."""
+
+CLASSES = 8
+"""Number of kinds of ground, which differ by their reflectance in the reference."""
+FEWEST = 200
+"""The fewest pixels of a kind of ground for its own fit."""
+SLACK = 1e-5
+"""Variance of reflectance below which a local slope is mostly the slope of the whole image."""
+SORTED = 8_000
+"""About how many pixels the kinds of ground are found from."""
+STEPS = 256
+"""Number of quantiles at which histograms are matched."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Evidence without the hidden cells, shared by the methods."""
+
+    cells: Cells
+    sums: Float64
+    sample: Sample
+
+    @cached_property
+    def around(self) -> Float64:
+        """The sums of each cell with those around it."""
+        return smooth(self.sums)
+
+    @classmethod
+    def of(cls, evidence: Evidence, hidden: NDArray[np.bool_] | None = None) -> Seen:
+        """Take the evidence except for hidden cells."""
+        sample = evidence.sample()
+        if hidden is None:
+            return cls(evidence.cells, evidence.sums, sample)
+        rows, cols = evidence.cells.of(sample.rows, sample.cols)
+        return cls(evidence.cells, np.where(hidden, 0, evidence.sums), sample.where(~hidden[rows, cols]))
+
+
+def copied(seen: Seen) -> Harmoniser:
+    """Leave the reference as it is."""
+    return lambda values, rows, cols: values
+
+
+def one_line(seen: Seen) -> Harmoniser:
+    """One linear fit for each band."""
+    slope, offset = fit_lines(seen.sample.reference, seen.sample.target)
+    return lambda values, rows, cols: (values * slope + offset).astype(np.float32)
+
+
+def fit_lines(reference: Float32, target: Float32) -> tuple[Float32, Float32]:
+    """Give slope and offset, (C, 1) each, of the least squares of each band; slope 1 where a band is flat."""
+    x, y = reference.astype(np.float64), target.astype(np.float64)
+    middle, level = x.mean(axis=1, keepdims=True), y.mean(axis=1, keepdims=True)
+    spread = ((x - middle) ** 2).mean(axis=1, keepdims=True)
+    common = ((x - middle) * (y - level)).mean(axis=1, keepdims=True)
+    slope = np.where(spread > 1e-10, common / np.maximum(spread, 1e-10), 1.0)
+    return slope.astype(np.float32), (level - slope * middle).astype(np.float32)
+
+
+def histogram(seen: Seen) -> Harmoniser:
+    """Match the histograms of each band."""
+    at = (np.arange(STEPS) + 0.5) / STEPS
+    pairs = [
+        (np.maximum.accumulate(np.quantile(x, at)), np.quantile(y, at))
+        for x, y in zip(seen.sample.reference, seen.sample.target, strict=True)
+    ]
+
+    def apply(values: Float32, rows: Array, cols: Array) -> Float32:
+        out = np.empty_like(values)
+        for band, (given, wanted) in enumerate(pairs):
+            inside = np.clip(values[band], given[0], given[-1])
+            out[band] = np.interp(inside, given, wanted) + (values[band] - inside)  # beyond the ends, the same step on
+        return out
+
+    return apply
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """Kinds of ground by reflectance."""
+
+    scale: Float32
+    middles: Float32
+    """(kinds, C), in units of `scale`."""
+
+    @classmethod
+    def among(cls, values: Float32, count: int = CLASSES) -> Kinds:
+        """Find kinds among values (C, N) by k-means, always the same ones."""
+        points = values[:, :: max(values.shape[1] // SORTED, 1)].T.astype(np.float64)
+        scale = points.std(axis=0) + 1e-6
+        points = points / scale
+        middles = points[[0]]
+        nearest = np.full(len(points), np.inf)
+        for _ in range(min(count, len(points)) - 1):  # begin with points far from one another, but for odd ones
+            nearest = np.minimum(nearest, ((points - middles[-1]) ** 2).sum(axis=1))
+            far = np.argsort(nearest, kind="stable")[int(0.98 * (len(points) - 1))]
+            middles = np.concatenate([middles, points[[far]]])
+        for _ in range(12):
+            kinds = _nearest(points, middles)
+            for kind in range(len(middles)):
+                if (kinds == kind).any():
+                    middles[kind] = points[kinds == kind].mean(axis=0)
+        return cls(scale.astype(np.float32), middles.astype(np.float32))
+
+    def of(self, values: Float32) -> NDArray[np.intp]:
+        """Give the kind of each of the values (C, N)."""
+        return _nearest((values / self.scale[:, None]).T, self.middles)
+
+
+def _nearest(points: Array, middles: Array) -> NDArray[np.intp]:
+    """Give the nearest of the middles for each point."""
+    distance = (middles**2).sum(axis=1) - 2 * (points @ middles.T)
+    nearest: NDArray[np.intp] = distance.argmin(axis=1)
+    return nearest
+
+
+def by_class(seen: Seen) -> Harmoniser:
+    """A linear fit for each band and kind of ground."""
+    sample = seen.sample
+    kinds = Kinds.among(sample.reference)
+    told = kinds.of(sample.reference)
+    lines = [fit_lines(sample.reference, sample.target)] * len(kinds.middles)
+    for kind in range(len(lines)):
+        inside = told == kind
+        if inside.sum() > FEWEST:
+            lines[kind] = fit_lines(sample.reference[:, inside], sample.target[:, inside])
+    slopes, offsets = (np.concatenate(some, axis=1) for some in zip(*lines, strict=True))
+
+    def apply(values: Float32, rows: Array, cols: Array) -> Float32:
+        kind = kinds.of(values)
+        fitted: Float32 = values * slopes[:, kind] + offsets[:, kind]
+        return fitted
+
+    return apply
+
+
+def similar(seen: Seen) -> Harmoniser:
+    """Add the change of nearby pixels of the same kind; nearer ones count more."""
+    sample, cells = seen.sample, seen.cells
+    kinds = Kinds.among(sample.reference, 2 * CLASSES)
+    told = kinds.of(sample.reference)
+    count, bands = len(kinds.middles), len(sample.reference)
+    places = np.ravel_multi_index(cells.of(sample.rows, sample.cols), cells.shape)
+    change = sample.target - sample.reference
+    every = change.mean(axis=1)
+    fields = np.empty((count, bands, *cells.shape), np.float32)
+    for kind in range(count):
+        inside = told == kind
+        planes = [np.ones(inside.sum()), *change[:, inside]]
+        counted = np.stack([np.bincount(places[inside], plane, np.prod(cells.shape)) for plane in planes])
+        sums = smooth(counted.astype(np.float64).reshape(-1, *cells.shape))
+        few = 1e-9  # where a kind was never seen, the change of all
+        fields[kind] = (sums[1:] + few * every[:, None, None]) / (sums[0] + few)
+
+    def apply(values: Float32, rows: Array, cols: Array) -> Float32:
+        kind = kinds.of(values)
+        out: Float32 = values.copy()
+        for one in range(count):
+            here = kind == one
+            out[:, here] += cells.interpolate(fields[one], rows[here], cols[here])
+        return out
+
+    return apply
+
+
+def local(seen: Seen) -> Harmoniser:
+    """A linear fit for each band around each place."""
+    whole = _Moments.of(seen.sums.sum(axis=(1, 2))[:, None])
+    bands = len(whole.mean)
+    flat = np.arange(bands)
+    prior = whole.common[flat, flat] / np.maximum(whole.spread[flat, flat], 1e-10)
+    fields = np.empty((2 * bands, *seen.cells.shape), np.float32)
+    for row in range(seen.cells.shape[0]):
+        here = _Moments.of(seen.around[:, row])
+        slope = (here.common[flat, flat] + SLACK * prior) / (here.spread[flat, flat] + SLACK)
+        fields[:bands, row] = slope
+        fields[bands:, row] = here.level - slope * here.mean
+
+    def apply(values: Float32, rows: Array, cols: Array) -> Float32:
+        both = seen.cells.interpolate(fields, rows, cols)
+        fitted: Float32 = values * both[:bands] + both[bands:]
+        return fitted
+
+    return apply
+
+
+def regression(seen: Seen) -> Harmoniser:
+    """A linear fit of each band to all bands of the reference around each place."""
+    whole = _Moments.of(seen.sums.sum(axis=(1, 2))[:, None])
+    bands = len(whole.mean)
+    some = np.eye(bands)
+    prior = np.linalg.solve(whole.spread[..., 0] + 1e-6 * some, whole.common[..., 0] + 1e-6 * some)
+    fields = np.empty(((bands + 1) * bands, *seen.cells.shape), np.float32)
+    for row in range(seen.cells.shape[0]):
+        here = _Moments.of(seen.around[:, row])
+        spread, common = here.spread.transpose(2, 0, 1), here.common.transpose(2, 0, 1)
+        slopes = np.linalg.solve(spread + SLACK * some, common + SLACK * prior)
+        fields[bands:, row] = slopes.transpose(1, 2, 0).reshape(bands * bands, -1)
+        fields[:bands, row] = here.level - np.einsum("wij,iw->jw", slopes, here.mean)
+
+    def apply(values: Float32, rows: Array, cols: Array) -> Float32:
+        out = seen.cells.interpolate(fields[:bands], rows, cols)
+        for i in range(bands):
+            out += seen.cells.interpolate(fields[(i + 1) * bands : (i + 2) * bands], rows, cols) * values[i]
+        return out
+
+    return apply
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Means and second moments of sums (planes, W)."""
+
+    mean: Float64
+    """Of the reference's bands, (C, W)."""
+    level: Float64
+    """Of the target's."""
+    spread: Float64
+    """Covariance of the reference's bands, (C, C, W)."""
+    common: Float64
+    """Covariance of the reference's bands (first) with the target's."""
+
+    @classmethod
+    def of(cls, sums: Float64) -> _Moments:
+        bands = next(n for n in range(1, len(sums)) if 1 + 2 * n + n * (n + 1) // 2 + n * n == len(sums))
+        means = sums[1:] / np.maximum(sums[0], 1e-12)
+        mean, level = means[:bands], means[bands : 2 * bands]
+        spread = np.empty((bands, bands, sums.shape[1]))
+        upper = np.triu_indices(bands)
+        spread[upper] = means[2 * bands : -bands * bands]
+        spread[upper[::-1]] = spread[upper]
+        common = means[-bands * bands :].reshape(bands, bands, -1)
+        return cls(mean, level, spread - mean[:, None] * mean, common - mean[:, None] * level)
+
+
+METHODS: dict[str, Callable[[Seen], Harmoniser]] = {
+    "regression": regression,
+    "local": local,
+    "similar": similar,
+    "classes": by_class,
+    "histogram": histogram,
+    "line": one_line,
+    "copied": copied,
+}
+"""Names of the methods, as reports have them."""
+
+
+def window_fit(reference: Float32, target: Float32, clear: NDArray[np.bool_], window: int = 65) -> Float32:
+    """Give a whole reference (C, H, W) fitted to the target in a square window around each pixel.
+
+    The plain form of `local`, for images in memory. Where the window is flat, the slope moves towards that of the whole
+    image; where it holds few clear pixels, the fit of the whole image is used.
+    """
+    try:
+        from scipy.ndimage import uniform_filter
+    except ImportError as error:
+        raise MissingExtraError("scipy", "scenes") from error
+
+    def mean(values: Array) -> Array:
+        smoothed: Array = uniform_filter(values, window, mode="reflect")
+        return smoothed
+
+    weight = clear.astype(np.float32)
+    share = mean(weight) + 1e-6
+    slopes, offsets = fit_lines(reference[:, clear], target[:, clear])
+    out = np.empty_like(reference)
+    trust = np.clip(share / 0.05, 0, 1)
+    slack = 2e-5
+    for band, (x, y) in enumerate(zip(reference, target, strict=True)):
+        middle, level = mean(x * weight) / share, mean(y * weight) / share
+        common = mean(x * y * weight) / share - middle * level
+        spread = mean(x * x * weight) / share - middle * middle
+        slope = (common + slack * slopes[band]) / (spread + slack)
+        fitted = level + slope * (x - middle)
+        out[band] = trust * fitted + (1 - trust) * (x * slopes[band] + offsets[band])
+    return out
