@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "attcr"
 # Each line imports only from lines above it, or from its own room (`scenes.write` from `scenes.tiles`).
 LAYERS = [
     {"errors", "version"},
-    {"files", "addresses"},
+    {"files", "addresses", "extras"},
     {"downloads"},
     {"bands"},
     {"compiled"},
@@ -38,7 +38,7 @@ LAYERS = [
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 FILES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
-NO_TORCH = {"errors", "files", "addresses", "bands", "compiled", "scenes"}
+NO_TORCH = {"errors", "extras", "files", "addresses", "bands", "compiled", "scenes"}
 """Rooms that never import torch."""
 NO_TORCH_AT_IMPORT = {"weights", "references", "restore", "cli"}
 """Rooms that import it in the function that needs it, and through no other module before."""

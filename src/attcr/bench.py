@@ -26,7 +26,8 @@ import torch
 from torch import Tensor, nn
 
 from attcr.bands.spec import TRUE_COLOUR, InputSpec, band_slots
-from attcr.errors import AttcrError, ConfigError, MissingExtraError
+from attcr.errors import AttcrError, ConfigError
+from attcr.extras import needed
 from attcr.networks import build_network, make_config, name_of
 from attcr.networks.attcr import ATTCRConfig, Attention
 from attcr.ops import TRITON, triangular_attention, using
@@ -467,10 +468,8 @@ def machine(options: BenchOptions) -> dict[str, Any]:
 
 def draw(report: BenchReport, target: str | os.PathLike[str]) -> Path:
     """Draw time against pixels, both by powers, as SVG, PNG or PDF; thin lines show linear and quadratic growth."""
-    try:
+    with needed():
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "eval") from error
     path = Path(target)
     if path.suffix.lower() not in (".svg", ".png", ".pdf"):
         raise ConfigError(f"{path} ends in {path.suffix or 'nothing'}: name a plot .svg, .png or .pdf.")

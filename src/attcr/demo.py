@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attcr.data.simulate import CloudKind, simulate_clouds
-from attcr.errors import MissingExtraError
+from attcr.extras import needed
 from attcr.restore import Progress, RestoreOptions, restore_scene
 
-try:
+with needed():
     import rasterio
     from rasterio.transform import from_origin
-except ImportError as error:
-    raise MissingExtraError("rasterio", "scenes") from error
 
 SIZE = 512
 WEIGHTS = "rgb-thin"

@@ -1,4 +1,7 @@
-"""The errors of attcr. Each is also the builtin that a caller would catch."""
+"""The errors of attcr, each also the builtin that a caller would catch, and its one way to warn."""
+
+import sys
+import warnings
 
 
 class AttcrError(Exception):
@@ -50,3 +53,15 @@ class MissingExtraError(AttcrError, ImportError):
 
 class AttcrWarning(UserWarning):
     """A setting without effect, or a result to read with care."""
+
+
+def warn(message: str) -> None:
+    """Warn at the line that called attcr, however deep in it the warning arises."""
+    level = 1
+    while _is_inside(sys._getframe(level).f_globals.get("__name__", "")) and sys._getframe(level).f_back:
+        level += 1
+    warnings.warn(message, AttcrWarning, stacklevel=level + 1)
+
+
+def _is_inside(module: str) -> bool:
+    return module.partition(".")[0] in ("attcr", "contextlib")

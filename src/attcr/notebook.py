@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.bands.spec import shown_bands
-from attcr.errors import ConfigError, MissingExtraError, ShapeError
+from attcr.errors import ConfigError, ShapeError
+from attcr.extras import needed
 from attcr.restore.array import RestoredArray
 from attcr.restore.display import address_of, legend
 from attcr.restore.scene import RestoreResult
@@ -52,10 +53,8 @@ class Comparison:
 
     def swipe(self) -> Any:
         """Give a widget that draws a line over both pictures, the first at its left; needs the extra `notebook`."""
-        try:
+        with needed():
             from attcr.swipe import Swipe
-        except ImportError as error:
-            raise MissingExtraError("anywidget", "notebook") from error
         return Swipe(before=_address(self.before), after=_address(self.after))
 
 
@@ -98,10 +97,8 @@ def _planes(image: Any, bands: Sequence[int] | None) -> Array:
 
 def _read(path: Path) -> tuple[Array, list[str]]:
     """Give a raster's planes, shrunken where it is large, and their common names."""
-    try:
+    with needed():
         import rasterio
-    except ImportError as error:
-        raise MissingExtraError("rasterio", "scenes") from error
     with rasterio.open(path) as source:
         step = _step(source.height, source.width)
         shape = (source.count, -(-source.height // step), -(-source.width // step))
@@ -143,10 +140,8 @@ def _coloured(quality: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def _address(picture: NDArray[np.uint8]) -> str:
     """Give a picture as an address that holds it."""
-    try:
+    with needed():
         from PIL import Image
-    except ImportError as error:
-        raise MissingExtraError("PIL", "data") from error
     file = io.BytesIO()
     Image.fromarray(picture).save(file, "PNG")
     return address_of(file.getvalue())

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from attcr.errors import ConfigError, MissingExtraError, ShapeError
+from attcr.errors import ConfigError, ShapeError
+from attcr.extras import needed
 from attcr.predict import Predictor, open_predictor
 from attcr.references.corrector import ReferenceNetwork
 from attcr.restore.array import restore_array, restore_tiles
@@ -18,10 +19,8 @@ from attcr.restore.options import RestoreOptions
 from attcr.restore.walk import Array
 from attcr.scenes.tiles import Part, Tile, grid
 
-try:
+with needed():
     import xarray as xr
-except ImportError as error:
-    raise MissingExtraError("xarray", "xarray") from error
 
 if TYPE_CHECKING:
     from torch import nn

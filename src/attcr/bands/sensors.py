@@ -6,14 +6,13 @@ one into the other. Arrays are (C, H, W), one entry of the first axis per band o
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from attcr.errors import AttcrWarning, SceneError, ShapeError
+from attcr.errors import SceneError, ShapeError, warn
 
 Array = NDArray[Any]
 
@@ -263,9 +262,7 @@ def check_floats(values: Array, valid: NDArray[np.bool_]) -> None:
             "The scene's values are whole 255ths of 1, so they were a picture of 8 bits, and not reflectance: say "
             "`sensor=picture` (or `sensor=reflectance`, if you are sure)."
         )
-    warnings.warn(
+    warn(
         "The scene does not say what its floats are, so they count as reflectance. If it is a picture, whose white is "
-        "1, say `sensor=picture`; `sensor=reflectance` turns this warning off.",
-        AttcrWarning,
-        stacklevel=4,
+        "1, say `sensor=picture`; `sensor=reflectance` turns this warning off."
     )

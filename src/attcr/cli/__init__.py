@@ -16,7 +16,8 @@ from attcr.cli.serve import serve
 from attcr.cli.threads import keep_memory, spare_the_cores
 from attcr.cli.training import ablate, train
 from attcr.cli.voice import exit_code, one_line
-from attcr.errors import AttcrError, MissingExtraError
+from attcr.errors import AttcrError
+from attcr.extras import missing
 from attcr.version import __version__
 
 app = typer.Typer(
@@ -51,15 +52,6 @@ app.command(cls=Naming, context_settings=_PASSED_ON, add_help_option=False)(trai
 app.command(cls=Naming, context_settings=_PASSED_ON, add_help_option=False)(ablate)
 app.add_typer(fleet, name="fleet")
 
-EXTRAS = {
-    "PIL": "data", "rasterio": "scenes", "rio_cogeo": "scenes", "pystac": "scenes", "scipy": "scenes",
-    "torchmetrics": "eval", "skimage": "eval", "matplotlib": "eval", "lightning": "train", "jsonargparse": "train",
-    "tensorboard": "train", "huggingface_hub": "hub", "fsspec": "hub", "obstore": "fleet", "pyarrow": "fleet",
-    "pystac_client": "fleet", "stac_geoparquet": "fleet", "ray": "ray", "fastapi": "serve", "uvicorn": "serve",
-    "titiler": "serve", "prometheus_client": "serve", "onnxruntime": "onnx", "onnx": "onnx",
-    "openvino": "openvino",
-}  # fmt: skip
-"""Libraries that may not be installed, and what to install for each."""
 NO_TORCH = (
     "torch is not installed, and this needs it: pip install torch. `restore`, `fleet`, `serve` and `evaluate` run "
     "without it, except for the protocols aca-crnet, half and standard."
@@ -77,9 +69,8 @@ def main() -> None:
         typer.echo(f"attcr: {one_line(error, fleet=fleet_asked)}", err=True)
         sys.exit(exit_code(error))
     except ModuleNotFoundError as error:
-        library = (error.name or "").partition(".")[0]
-        if library not in (*EXTRAS, "torch"):
+        told = NO_TORCH if error.name == "torch" else missing(error.name or "")
+        if told is None:
             raise
-        told = MissingExtraError(library, EXTRAS[library]) if library in EXTRAS else NO_TORCH
         typer.echo(f"attcr: {told}", err=True)
         sys.exit(2)

@@ -44,7 +44,8 @@ from attcr.data.looks import (
 from attcr.data.pairs import read_image
 from attcr.data.sets import find_set, list_files
 from attcr.data.splits import PARTS, names_sha256, shared_names, substring_leaks
-from attcr.errors import DataError, DataNotFoundError, MissingExtraError
+from attcr.errors import DataError, DataNotFoundError
+from attcr.extras import needed
 
 Indices = NDArray[np.int64]
 
@@ -171,10 +172,8 @@ def audit(
     Copies and alikes are sought across parts, and inside them too with `within` or where there is but one.
     `alikes` is how many of them to name for each image, the nearest first; `progress` hears (done, total).
     """
-    try:
+    with needed():
         import PIL  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("Pillow", "data") from error
     root, data = Path(root), find_set(dataset)
     lists = data.lists() if lists is None else lists
     listing, colours = list_files(data, root, lists), tuple(data.spec.colours)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from attcr.bands.sensors import Sensor
 from attcr.bands.spec import TRUE_COLOUR, InputSpec
-from attcr.errors import DataError, DataNotFoundError, MissingExtraError, ShapeError
+from attcr.errors import DataError, DataNotFoundError, ShapeError
+from attcr.extras import needed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -78,10 +79,8 @@ def read_image(path: Path) -> Array:
     """Read a file as (C, H, W): pictures through Pillow as 8-bit RGB, TIFF through rasterio as stored."""
     if path.suffix.lower() in RASTERS:
         return read_raster(path)
-    try:
+    with needed():
         from PIL import Image, UnidentifiedImageError
-    except ImportError as error:
-        raise MissingExtraError("Pillow", "data") from error
     try:
         with Image.open(path) as image:
             if image.mode.startswith(("I", "F")):
@@ -93,10 +92,8 @@ def read_image(path: Path) -> Array:
 
 def read_raster(path: Path) -> Array:
     """Read the bands of a raster as stored, (C, H, W). Opened and closed here: no handle crosses a fork."""
-    try:
+    with needed():
         import rasterio
-    except ImportError as error:
-        raise MissingExtraError("rasterio", "data") from error
     try:
         with rasterio.open(path) as raster:
             bands: Array = raster.read()

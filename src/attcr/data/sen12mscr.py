@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -19,7 +18,7 @@ from attcr.bands.spec import SEN12MSCR as SPEC
 from attcr.data.listing import Listing, Lists, PatchNames
 from attcr.data.pairs import Array, Dataset, Sample, Transform, make_sample, read_raster, some
 from attcr.data.splits import PARTS, load_split
-from attcr.errors import AttcrWarning, ConfigError, DataError, DataNotFoundError
+from attcr.errors import ConfigError, DataError, DataNotFoundError, warn
 from attcr.files import cache_folder, write_whole
 
 KINDS = ("s1", "s2_cloudy", "s2")
@@ -95,11 +94,9 @@ class PatchIndex:
             except OSError:
                 continue
             return
-        warnings.warn(
+        warn(
             f"the index of {self.root} could be written neither there nor in {self._files[1].parent}: "
-            "it will be made again each time",
-            AttcrWarning,
-            stacklevel=4,
+            "it will be made again each time"
         )
 
 
@@ -133,11 +130,9 @@ class SEN12MSCR(Dataset[Sample]):
         index = PatchIndex(self.root)
         numbers = index.patches(self.regions)
         if index.incomplete:
-            warnings.warn(
+            warn(
                 f"{sum(index.incomplete.values())} patches lack one of s1, s2_cloudy, s2 and are left out: "
-                f"{some(index.incomplete)}",
-                AttcrWarning,
-                stacklevel=3,
+                f"{some(index.incomplete)}"
             )
         regions = np.repeat(np.arange(len(numbers), dtype=np.int16), [len(part) for part in numbers])
         return regions, np.concatenate(numbers)

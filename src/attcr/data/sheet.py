@@ -9,12 +9,10 @@ from numpy.typing import NDArray
 from attcr.data.audit import Audit, Finding, Picture
 from attcr.data.looks import Floats, levels, turn
 from attcr.data.pairs import read_image
-from attcr.errors import MissingExtraError
+from attcr.extras import needed
 
-try:
+with needed():
     from PIL import Image, ImageDraw
-except ImportError as error:
-    raise MissingExtraError("Pillow", "data") from error
 
 SHOWN = ("exact", "near", "same", "mismatched", "alike")
 TILE, MARGIN, CAPTION = 160, 6, 30

@@ -9,12 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.bands.spec import InputSpec
-from attcr.errors import MissingExtraError
+from attcr.extras import needed
 
-try:
+with needed():
     from matplotlib.figure import Figure
-except ImportError as error:
-    raise MissingExtraError("matplotlib", "eval") from error
 
 Array = NDArray[Any]
 

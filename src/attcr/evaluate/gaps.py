@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.bands.sensors import SENTINEL2_L1C
-from attcr.errors import DataError, DataNotFoundError, MissingExtraError
+from attcr.errors import DataError, DataNotFoundError
+from attcr.extras import needed
 from attcr.references.cells import Cells, Float32
 from attcr.references.correct import SHARES, Corrector, Pair, Tiles, with_network
 from attcr.references.corrector import open_corrector
@@ -63,10 +64,8 @@ class Window:
 
 def draw_gap(shape: tuple[int, int], cover: float, draw: np.random.Generator) -> NDArray[np.bool_]:
     """Draw a gap like a field of clouds, wide forms with finer edges, that covers this part of an image."""
-    try:
+    with needed():
         from scipy.ndimage import gaussian_filter
-    except ImportError as error:
-        raise MissingExtraError("scipy", "scenes") from error
     wide = gaussian_filter(draw.normal(size=shape), shape[0] / 14)
     noise = wide + gaussian_filter(draw.normal(size=shape), shape[0] / 40)
     gap: NDArray[np.bool_] = noise > np.quantile(noise, 1 - cover)
@@ -281,10 +280,8 @@ def _markdown(root: Path, report: dict[str, Any]) -> str:
 
 def read_date(path: Path) -> tuple[Float32, list[str]]:
     """Give a raster as reflectance (C, H, W), and the names of its bands."""
-    try:
+    with needed():
         import rasterio
-    except ImportError as error:
-        raise MissingExtraError("rasterio", "data") from error
     with rasterio.open(path) as source:
         values = source.read()
         names = [name or "" for name in source.descriptions]

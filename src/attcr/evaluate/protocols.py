@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attcr.errors import ConfigError, DataError, MissingExtraError, ShapeError
+from attcr.errors import ConfigError, DataError, ShapeError
+from attcr.extras import needed
 
-try:
+with needed():
     from scipy.ndimage import correlate1d
     from skimage.metrics import structural_similarity
-except ImportError as error:
-    raise MissingExtraError(error.name or "scikit-image", "eval") from error
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -278,10 +277,8 @@ def _half(predicted: Array, reference: Array) -> Scores:
 def _standard(predicted: Array, reference: Array) -> Scores:
     import torch
 
-    try:
+    with needed():
         import torchmetrics.functional.image as torchmetrics
-    except ImportError as error:
-        raise MissingExtraError(error.name or "torchmetrics", "eval") from error
     p, r = (torch.from_numpy(image.astype(np.float32))[None] for image in (predicted, reference))
     ssim = torchmetrics.structural_similarity_index_measure(p, r, data_range=1.0)
     assert isinstance(ssim, torch.Tensor)

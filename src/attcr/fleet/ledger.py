@@ -6,7 +6,6 @@ import os
 import socket
 import time
 import uuid
-import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from attcr.addresses import hide_secrets
-from attcr.errors import AttcrWarning
+from attcr.errors import warn
 from attcr.fleet.manifest import ID_SHOWN, as_utf8
 from attcr.fleet.store import Scratch, Store
 
@@ -147,9 +146,7 @@ def read_tables(store: Store, columns: Sequence[str]) -> Iterator[pa.Table]:
             table.validate(full=True)
             return _readable(table)
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-            warnings.warn(
-                f"{store.name}/{FOLDER}/{name} is damaged and left out of the log: {error}", AttcrWarning, stacklevel=2
-            )
+            warn(f"{store.name}/{FOLDER}/{name} is damaged and left out of the log: {error}")
             return wanted.empty_table()
 
     with ThreadPoolExecutor(16) as pool:

@@ -11,31 +11,28 @@ import logging
 import os
 import signal
 import threading
-import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from itertools import islice
 from typing import Any
 
 from attcr.addresses import hide_secrets, is_local
-from attcr.errors import AttcrError, AttcrWarning, FleetError, MissingExtraError
+from attcr.errors import AttcrError, FleetError, warn
+from attcr.extras import needed
 from attcr.fleet.fetch import Fetched, fetch_ahead
 from attcr.fleet.ledger import Outcome
 from attcr.fleet.manifest import Work
 from attcr.fleet.worker import Job, SceneWorker
 from attcr.restore.options import RestoreOptions
 
-if find_spec("ray") is None:
-    raise MissingExtraError("ray", "ray")
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # before the import
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-
-import ray
-from ray._private import ray_constants
-from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
+with needed():
+    import ray
+    from ray._private import ray_constants
+    from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 
 IN_FLIGHT = 2
 """Calls that an actor has at once: one that runs and one that waits for it."""
@@ -143,11 +140,7 @@ class _Pool:
             if waited >= _WARN_AFTER and not self._members:
                 waited = 0.0
                 there = ", ".join(f"{amount:g} {name}" for name, amount in _resources().items())
-                warnings.warn(
-                    f"No worker has started yet. Each needs {self._needs}; the cluster has {there or 'nothing'}.",
-                    AttcrWarning,
-                    stacklevel=2,
-                )
+                warn(f"No worker has started yet. Each needs {self._needs}; the cluster has {there or 'nothing'}.")
             for ref in done:
                 if ref in self._starting:
                     self._welcome(ref)

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.errors import MissingExtraError, WeightsError
+from attcr.errors import WeightsError
+from attcr.extras import needed
 from attcr.predict.exported import (
     ATTENDED,
     CHANGE,
@@ -33,12 +34,10 @@ from attcr.predict.exported import (
 )
 from attcr.weights import WRONG, WeightsHeader, read_tensors
 
-try:
+with needed():
     import onnx
     from google.protobuf.message import DecodeError
     from onnx import helper, numpy_helper
-except ImportError as error:
-    raise MissingExtraError("onnx", "onnx") from error
 
 Tensors = Mapping[str, NDArray[Any]]
 

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from attcr.bands.spec import InputSpec
-from attcr.errors import ConfigError, MissingExtraError, SceneError, WeightsError
+from attcr.errors import ConfigError, SceneError, WeightsError
+from attcr.extras import needed
 from attcr.predict.exported import CHANGE, CLOUDY, first_line, run_padded
 from attcr.predict.predictor import Float32
 
-try:
+with needed():
     import onnxruntime
-except ImportError as error:
-    raise MissingExtraError("onnxruntime", "onnx") from error
 
 from attcr.predict.onnx import OnnxNetwork, network_from_onnx, network_from_weights
 

@@ -19,7 +19,8 @@ import numpy as np
 
 from attcr import compiled
 from attcr.bands.spec import InputSpec
-from attcr.errors import ConfigError, MissingExtraError, SceneError, WeightsError
+from attcr.errors import ConfigError, SceneError, WeightsError
+from attcr.extras import needed
 from attcr.predict.exported import (
     ATTENDED,
     CHANGE,
@@ -37,11 +38,9 @@ from attcr.weights import WeightsHeader
 if TYPE_CHECKING:
     from attcr.predict.onnx import OnnxNetwork
 
-try:
+with needed():
     import openvino
     from openvino import opset13
-except ImportError as error:
-    raise MissingExtraError("openvino", "openvino") from error
 
 PRECISIONS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 OPERATIONS = {

@@ -8,19 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.bands.sensors import Sensor
-from attcr.errors import MissingExtraError, SceneError
+from attcr.errors import SceneError
+from attcr.extras import needed
 from attcr.scenes.dataset import reading
 from attcr.scenes.scene import Profile, Scene
 
-try:
+with needed():
     from rasterio._err import CPLE_BaseError
     from rasterio.enums import Resampling
     from rasterio.errors import RasterioError
     from rasterio.vrt import WarpedVRT
     from rasterio.warp import transform_bounds
     from rasterio.windows import Window
-except ImportError as error:
-    raise MissingExtraError("rasterio", "scenes") from error
 
 
 class AlignedScene:

@@ -16,19 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.addresses import local_file, redact
-from attcr.errors import MissingExtraError, SceneError
+from attcr.errors import SceneError
+from attcr.extras import needed
 from attcr.references.choose import choose_dates, nearness
 from attcr.scenes.clouds.masks import CLEAR, Classes, classes_of_qa_pixel, classes_of_raster, classes_of_scl
 from attcr.scenes.dataset import open_dataset, reading
 from attcr.scenes.pystac import COMPANIONS
 from attcr.scenes.scene import Profile
 
-try:
+with needed():
     import rasterio
     from rasterio.enums import Resampling
     from rasterio.vrt import WarpedVRT
-except ImportError as error:
-    raise MissingExtraError("rasterio", "scenes") from error
 
 Share = NDArray[np.float32]
 """(h, w) from 0 to 1: how much of each cell is seen."""

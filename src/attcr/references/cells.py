@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.errors import MissingExtraError
+from attcr.extras import needed
 
 Array = NDArray[Any]
 Float32 = NDArray[np.float32]
@@ -109,8 +109,6 @@ def _doubled(planes: Float64, height: int, width: int) -> Float64:
 
 
 def _gaussian() -> Any:
-    try:
+    with needed():
         from scipy.ndimage import gaussian_filter
-    except ImportError as error:
-        raise MissingExtraError("scipy", "scenes") from error
     return gaussian_filter

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.errors import MissingExtraError
+from attcr.extras import needed
 from attcr.references.cells import Array, Float64
 from attcr.references.evidence import Evidence, Sample
 from attcr.references.harmonise import METHODS, Harmoniser, Seen
@@ -122,10 +122,8 @@ def _moved(gap: NDArray[np.bool_], clear: NDArray[np.bool_], down: float, across
 
 def _distances(clear: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Give each cell's distance, in cells, to the nearest clear cell; FARTHEST at most."""
-    try:
+    with needed():
         from scipy.ndimage import distance_transform_cdt
-    except ImportError as error:
-        raise MissingExtraError("scipy", "scenes") from error
     if not clear.any():
         return np.full(clear.shape, FARTHEST, np.intp)
     found: NDArray[np.intp] = np.minimum(distance_transform_cdt(~clear, "chessboard"), FARTHEST).astype(np.intp)

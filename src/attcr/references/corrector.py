@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import cast, get_args
 
 from attcr.bands.products import band_names
 from attcr.bands.sensors import Sensor
-from attcr.errors import AttcrWarning, ConfigError
+from attcr.errors import ConfigError, warn
 from attcr.predict import Backend, open_predictor
 from attcr.references.correct import Corrector
 from attcr.weights import find_weights, published, read_header
@@ -64,7 +63,7 @@ def open_corrector(
     try:
         predictor = open_predictor(path, device=device, dtype=dtype, backend=kind)
     except ConfigError as error:
-        warnings.warn(f"References are filled without the network that corrects them: {error}", AttcrWarning, 5)
+        warn(f"References are filled without the network that corrects them: {error}")
         return None
     bands, slots = zip(*found, strict=True)
     return ReferenceNetwork(predictor, bands, slots, predictor.identity)

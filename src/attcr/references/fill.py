@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.errors import MissingExtraError
+from attcr.extras import needed
 from attcr.references.cells import Array, Float32
 from attcr.references.check import Checked, self_check
 from attcr.references.evidence import Evidence
@@ -147,10 +147,8 @@ def _inwards(clear: NDArray[np.bool_]) -> Float32:
     """Give each pixel's weight by its distance to what is not clear: a little at the edge, 1 from EDGE on."""
     if clear.all():
         return np.ones(clear.shape, np.float32)
-    try:
+    with needed():
         from scipy.ndimage import distance_transform_edt
-    except ImportError as error:
-        raise MissingExtraError("scipy", "scenes") from error
     weights: Float32 = np.clip(distance_transform_edt(clear) / EDGE, 0, 1).astype(np.float32)
     return weights
 
@@ -161,10 +159,8 @@ def meet_border(filled: Filled, target: Float32, clear: NDArray[np.bool_]) -> Fl
     The difference of the two just outside is carried inwards and fades within a few pixels; it is never more than
     LARGEST_STEP. A network already sees the border: the larger its share in a pixel, the less the pixel is moved.
     """
-    try:
+    with needed():
         from scipy.ndimage import gaussian_filter
-    except ImportError as error:
-        raise MissingExtraError("scipy", "scenes") from error
     known = clear & (filled.number > 0)
     if not known.any():
         return filled.values

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.errors import MissingExtraError
+from attcr.extras import needed
 from attcr.references.cells import Array, Float32
 from attcr.references.check import SOME, Checked, cells_to_gap
 from attcr.references.evidence import Evidence
@@ -94,10 +94,8 @@ def grow(
     gap: NDArray[np.bool_], suspicious: NDArray[np.bool_], through: NDArray[np.bool_] | None = None
 ) -> NDArray[np.bool_]:
     """Give the suspicious pixels that a gap reaches in FARTHEST steps through such ones, or through others."""
-    try:
+    with needed():
         from scipy.ndimage import binary_dilation
-    except ImportError as error:
-        raise MissingExtraError("scipy", "scenes") from error
     if not (gap.any() and suspicious.any()):
         return np.zeros_like(gap)
     way = gap | suspicious if through is None else gap | suspicious | through
@@ -126,10 +124,8 @@ def _count_around(plane: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def _around(plane: Array) -> Float32:
-    try:
+    with needed():
         from scipy.ndimage import gaussian_filter
-    except ImportError as error:
-        raise MissingExtraError("scipy", "scenes") from error
     smoothed: Float32 = gaussian_filter(plane.astype(np.float32), SOFT, mode="constant", truncate=3.0)
     return smoothed
 

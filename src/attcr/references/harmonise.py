@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.errors import MissingExtraError
+from attcr.extras import needed
 from attcr.references.cells import Array, Cells, Float32, Float64, smooth
 from attcr.references.evidence import Evidence, Sample
 
@@ -270,10 +270,8 @@ def window_fit(reference: Float32, target: Float32, clear: NDArray[np.bool_], wi
     The plain form of `local`, for images in memory. Where the window is flat, the slope moves towards that of the whole
     image; where it holds few clear pixels, the fit of the whole image is used.
     """
-    try:
+    with needed():
         from scipy.ndimage import uniform_filter
-    except ImportError as error:
-        raise MissingExtraError("scipy", "scenes") from error
 
     def mean(values: Array) -> Array:
         smoothed: Array = uniform_filter(values, window, mode="reflect")

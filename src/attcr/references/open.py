@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from attcr.addresses import redact
 from attcr.bands.products import recognise
 from attcr.bands.sensors import Sensor
 from attcr.bands.spec import PRODUCTS, InputSpec, Slot
-from attcr.errors import AttcrWarning, SceneError
+from attcr.errors import SceneError, warn
 from attcr.references.aligned import AlignedScene
 from attcr.scenes.clouds.find import CLOUDS, choose_mask, find_clouds, mask_file, sensor_of
 from attcr.scenes.clouds.masks import CLEAR, THICK, THIN, Classes
@@ -53,11 +52,9 @@ class Reference:
         raster = AlignedRaster(str(folder / CLOUDS), scene.profile)
         cloud = THICK if self._is_veiled(folder / CLOUDS) else THIN
         if cloud == THICK:
-            warnings.warn(
+            warn(
                 f"The reference {self.scene.source} is completely under thin cloud: it is used all the same, where it "
-                "is not under thick cloud.",
-                AttcrWarning,
-                stacklevel=6,
+                "is not under thick cloud."
             )
 
         def read(top: int, bottom: int) -> Classes:

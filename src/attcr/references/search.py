@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.addresses import redact
-from attcr.errors import AttcrWarning, SceneError
+from attcr.errors import SceneError, warn
 from attcr.references.candidates import (
     Candidate,
     Wanted,
@@ -73,11 +72,9 @@ def search_references(
 def _tell(source: str, found: Sequence[Candidate], chosen: Sequence[Candidate], days: int) -> None:
     _log.info("%d items found, references: %s", len(found), " ".join(redact(one.href) for one in chosen) or "none")
     if not chosen:
-        warnings.warn(
+        warn(
             f"No date within {days} days sees the ground under the clouds of {redact(source)} ({len(found)} were "
-            "found): allow more with `reference_days`, or name references.",
-            AttcrWarning,
-            stacklevel=6,
+            "found): allow more with `reference_days`, or name references."
         )
 
 

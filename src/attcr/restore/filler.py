@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from attcr.bands.products import band_names, find_band
 from attcr.bands.sensors import Sensor, into_dtype
-from attcr.errors import MissingExtraError
+from attcr.extras import needed
 from attcr.references.cells import Cells, Float32
 from attcr.references.check import self_check
 from attcr.references.correct import Pair, Tiles, with_network
@@ -266,9 +266,7 @@ class Filler:
 
 def _within(here: NDArray[np.bool_], distance: int) -> NDArray[np.bool_]:
     """Say what is at most this many pixels away."""
-    try:
+    with needed():
         from scipy.ndimage import distance_transform_edt
-    except ImportError as error:
-        raise MissingExtraError("scipy", "scenes") from error
     near: NDArray[np.bool_] = distance_transform_edt(~here) <= distance
     return near

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import shutil
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,7 +17,7 @@ import numpy as np
 from attcr.addresses import is_local, redact
 from attcr.bands.products import band_names, could_be_picture, find_band
 from attcr.bands.sensors import RGB, Sensor, check_floats, check_values
-from attcr.errors import AttcrWarning, ConfigError, SceneError
+from attcr.errors import ConfigError, SceneError, warn
 from attcr.predict import Predictor, open_predictor
 from attcr.references.cells import Cells
 from attcr.references.correct import TILE
@@ -291,11 +290,9 @@ def _tell_of_passed(job: Prepared) -> None:
         return
     named = [job.whole.bands[at].name or str(at + 1) for at in job.passed]
     listed = " ".join(named[:MOST_NAMED]) + (" ..." if named[MOST_NAMED:] else "")
-    warnings.warn(
+    warn(
         f"These weights do not restore {listed}: these bands stay unchanged, and the second band of the "
-        "quality raster says where it is still under cloud.",
-        AttcrWarning,
-        stacklevel=4,
+        "quality raster says where it is still under cloud."
     )
 
 
@@ -310,15 +307,12 @@ def _with_mask(
     """Give the options with the mask that is used, and say what of them has no effect."""
     mask = options.mask or choose_mask(whole, product, _colours(whole, scene, slots))
     if mask == "none":
-        warnings.warn(
-            "There is no mask: every pixel is restored, cloud or not, and the quality raster cannot say what "
-            "was clear.",
-            AttcrWarning,
-            stacklevel=5,
+        warn(
+            "There is no mask: every pixel is restored, cloud or not, and the quality raster cannot say what was clear."
         )
     if options.unseen != "keep" and (mask == "none" or "thick" in predictor.spec.removes):
         why = "there is no mask" if mask == "none" else "these weights remove thick cloud too"
-        warnings.warn(f"`unseen={options.unseen}` has no effect: {why}.", AttcrWarning, stacklevel=5)
+        warn(f"`unseen={options.unseen}` has no effect: {why}.")
     return replace(options, mask=mask)
 
 
@@ -431,7 +425,7 @@ def _open_radar(scene: Scene, predictor: Predictor, options: RestoreOptions) -> 
     wanted = predictor.spec.of_kind("sar")
     if not wanted:
         if options.sar:
-            warnings.warn("These weights take no radar: `sar` has no effect.", AttcrWarning, stacklevel=5)
+            warn("These weights take no radar: `sar` has no effect.")
         return None
     names = " ".join(slot.name.partition(":")[2].upper() for slot in wanted)
     if options.sar is None:
@@ -470,10 +464,8 @@ def check_target(job: Prepared, target: Path, *, overwrite: bool) -> Outputs:
     outputs = Outputs(target, job.has_spread, overwrite, bool(job.references))
     outputs.check(job.read)
     if target.suffix.lower() in (".jpg", ".jpeg"):
-        warnings.warn(
+        warn(
             f"{target.name} is JPEG, which changes every pixel a little: write .tif or .png to keep clear "
-            "pixels unchanged.",
-            AttcrWarning,
-            stacklevel=4,
+            "pixels unchanged."
         )
     return outputs

@@ -7,7 +7,6 @@ import os
 import shutil
 import stat
 import sys
-import warnings
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from attcr.addresses import redact
-from attcr.errors import AttcrWarning, SceneError
+from attcr.errors import SceneError, warn
 from attcr.files import write_whole
 from attcr.restore.walk import QUALITY_NAMES, Array
 from attcr.scenes.clouds.find import CLOUDS
@@ -192,7 +191,7 @@ def take_up(
             reason = "is damaged"
         else:
             reason = "was left by other work (another input, weights, options or version)"
-        warnings.warn(f"{folder} {reason}: starting again.", AttcrWarning, stacklevel=4)
+        warn(f"{folder} {reason}: starting again.")
     state = State(folder, fingerprint, publishing=publishing)
     if publishing:
         state.save()  # before the rest goes: a run that is killed now must not take its own files for another's

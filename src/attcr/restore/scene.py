@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attcr.addresses import redact
-from attcr.errors import AllCloudError, AttcrWarning, SceneError
+from attcr.errors import AllCloudError, SceneError, warn
 from attcr.predict import Predictor
 from attcr.restore.display import html_of
 from attcr.restore.options import RestoreOptions
@@ -240,11 +239,7 @@ def take_up_work(job: Prepared, folder: Path, resume: bool) -> State:
     """Give the state of an interrupted run of this job, or a new one in an empty folder."""
     untold = [redact(href) for href, identity in job.identities.items() if identity is None]
     if resume and untold:
-        warnings.warn(
-            f"{untold[0]} may have changed, and its server does not say: starting again.",
-            AttcrWarning,
-            stacklevel=3,
-        )
+        warn(f"{untold[0]} may have changed, and its server does not say: starting again.")
     preview = Preview(folder / "preview.tif", job.scene, job.slots)
 
     def checksum(top: int, bottom: int) -> int | None:
@@ -328,11 +323,7 @@ def _tell_of_cloud_left(job: Prepared, state: State) -> None:
         "fill": "was painted by the network all the same (class 4, low confidence)",
         "nodata": "became no data",
     }[job.options.unseen]
-    warnings.warn(
-        f"{state.left / total:.1%} of the scene is under cloud that these weights do not remove; it {became}.",
-        AttcrWarning,
-        stacklevel=4,
-    )
+    warn(f"{state.left / total:.1%} of the scene is under cloud that these weights do not remove; it {became}.")
 
 
 class _TileCount:

@@ -11,17 +11,16 @@ from pathlib import Path
 import numpy as np
 
 from attcr.addresses import is_local, redact, redact_all
-from attcr.errors import MissingExtraError, SceneError
+from attcr.errors import SceneError
+from attcr.extras import needed
 from attcr.scenes.vrt import VrtRule, check_vrt, is_vrt
 
-try:
+with needed():
     import rasterio
     from rasterio._err import CPLE_BaseError
     from rasterio.env import env_ctx_if_needed
     from rasterio.errors import NotGeoreferencedWarning, RasterioError
     from rasterio.io import DatasetReader
-except ImportError as error:
-    raise MissingExtraError("rasterio", "scenes") from error
 
 # Formats that hold pixels themselves. Services are left out: a text file must not open a URL. VRTs are checked first.
 DRIVERS = ("GTiff", "JP2OpenJPEG", "PNG", "JPEG", "WEBP", "HFA", "ENVI", "BMP")

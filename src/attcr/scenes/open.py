@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import tarfile
-import warnings
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,16 +15,15 @@ import numpy as np
 
 from attcr.addresses import is_item, is_local, redact
 from attcr.bands.products import BAND_IN_NAME
-from attcr.errors import AttcrWarning, MissingExtraError, SceneError
+from attcr.errors import SceneError, warn
+from attcr.extras import needed
 from attcr.scenes.dataset import open_dataset, reading
 from attcr.scenes.scene import Band, Profile, Scene
 from attcr.scenes.vrt import VrtRule
 
-try:
+with needed():
     from rasterio.enums import ColorInterp, MaskFlags
     from rasterio.io import DatasetReader
-except ImportError as error:
-    raise MissingExtraError("rasterio", "scenes") from error
 
 SUFFIXES = (".tif", ".tiff", ".jp2", ".png", ".jpg", ".jpeg", ".webp", ".img", ".bmp", ".vrt")
 
@@ -243,7 +241,7 @@ def _descriptions(dataset: DatasetReader) -> tuple[str | None, ...]:
 
 
 def _left_out(what: str) -> None:
-    warnings.warn(f"{what} and are left out.", AttcrWarning, stacklevel=5)
+    warn(f"{what} and are left out.")
 
 
 def _band(dataset: DatasetReader, href: str, index: int) -> Band:

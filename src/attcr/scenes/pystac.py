@@ -13,16 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from attcr.addresses import is_item, is_local, local_file, redact
-from attcr.errors import MissingExtraError, SceneError
+from attcr.errors import SceneError
+from attcr.extras import needed
 from attcr.scenes.scene import Profile, Scene
 
-try:
+with needed():
     import pystac
     from rasterio._err import CPLE_BaseError
     from rasterio.errors import RasterioError
     from rasterio.warp import transform_geom
-except ImportError as error:
-    raise MissingExtraError("pystac", "scenes") from error
 
 _RASTERS = ("image/tiff", "image/jp2", "image/vnd.stac.geotiff")
 COMPANIONS = {"scl": "scl", "qa_pixel": "qa_pixel", "qa": "qa_pixel"}

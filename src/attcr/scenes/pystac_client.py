@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from attcr.addresses import hide_secrets, redact
-from attcr.errors import MissingExtraError, SceneError
+from attcr.errors import SceneError
+from attcr.extras import needed
 
 PAGE = 100
 """Items to request at a time; the default of many servers is ten."""
@@ -21,11 +22,9 @@ def search_items(
     most: int | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Give the items that a STAC API finds, as plain values, at most `most`."""
-    try:
+    with needed():
         from pystac_client import Client
         from pystac_client.exceptions import APIError
-    except ImportError:
-        raise MissingExtraError("pystac-client", "scenes") from None
     try:
         found = Client.open(url).search(
             collections=list(collections),
@@ -41,10 +40,8 @@ def search_items(
 
 def interval_of(datetime: str) -> str:
     """Turn dates as a search takes them (2024, 2024-06/2024-07-03, ../2024-06-01) into full times, to the second."""
-    try:
+    with needed():
         from pystac_client import ItemSearch
-    except ImportError:
-        raise MissingExtraError("pystac-client", "scenes") from None
     try:
         told = str(ItemSearch("", datetime=datetime).get_parameters()["datetime"])
     except Exception as error:  # it raises no kind of its own

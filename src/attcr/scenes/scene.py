@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.addresses import redact
-from attcr.errors import MissingExtraError, SceneError
+from attcr.errors import SceneError
+from attcr.extras import needed
 from attcr.scenes.dataset import open_dataset, reading
 from attcr.scenes.vrt import VrtRule
 
-try:
+with needed():
     from rasterio._err import CPLE_BaseError
     from rasterio.enums import ColorInterp
     from rasterio.errors import RasterioError
@@ -23,8 +24,6 @@ try:
     from rasterio.vrt import WarpedVRT
     from rasterio.warp import transform_bounds
     from rasterio.windows import Window
-except ImportError as error:
-    raise MissingExtraError("rasterio", "scenes") from error
 
 Array = NDArray[Any]
 

@@ -13,11 +13,12 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.errors import AttcrError, MissingExtraError, SceneError
+from attcr.errors import AttcrError, SceneError
+from attcr.extras import needed
 from attcr.files import to_disk
 from attcr.scenes.scene import Band, Profile
 
-try:
+with needed():
     import rasterio
     import rasterio.shutil
     from rasterio._err import CPLE_BaseError
@@ -26,8 +27,6 @@ try:
     from rasterio.errors import RasterioError
     from rasterio.windows import Window
     from rio_cogeo.cogeo import cog_validate
-except ImportError as error:
-    raise MissingExtraError("rio-cogeo", "scenes") from error
 
 Array = NDArray[Any]
 

@@ -1,10 +1,5 @@
-"""The service: scenes restored over HTTP (OGC API - Processes), with tiles of what came and what was made."""
+"""The service: scenes restored over HTTP (OGC API - Processes), with map tiles of scenes and results."""
 
-from importlib.util import find_spec
+from attcr.extras import need_extra
 
-import attcr.fleet  # noqa: F401  # says which extra is missing
-from attcr.errors import MissingExtraError
-
-for _library in ("fastapi", "uvicorn", "titiler", "prometheus_client"):
-    if find_spec(_library) is None:
-        raise MissingExtraError(_library, "serve")
+need_extra("serve")

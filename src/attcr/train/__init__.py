@@ -1,8 +1,5 @@
 """Training with PyTorch Lightning."""
 
-from attcr.errors import MissingExtraError
+from attcr.extras import need_extra
 
-try:
-    import lightning as _lightning  # noqa: F401
-except ImportError as error:
-    raise MissingExtraError("lightning", "train") from error
+need_extra("train")

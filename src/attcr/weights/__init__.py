@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 import os
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from attcr.bands.spec import SEN12MSCR, SEN12MSCR_OPTICAL, TRUE_COLOUR, InputSpec, band_slots
-from attcr.errors import AttcrWarning, ConfigError, WeightsError
+from attcr.errors import ConfigError, WeightsError, warn
 from attcr.files import sha256, write_whole
 
 if TYPE_CHECKING:
@@ -294,12 +293,10 @@ def _header_of(metadata: Mapping[str, str], path: Path) -> WeightsHeader:
         if not isinstance(config, dict) or not isinstance(provenance, dict):
             raise ConfigError("config and provenance must be JSON objects")
         if metadata["format"] == FORMAT_WITHOUT_SPEC:
-            warnings.warn(
+            warn(
                 f"{path}: saved by an old version that did not store what weights take ({FORMAT_WITHOUT_SPEC}). "
                 "Its bands are assumed from its number of channels; save it again with "
-                "attcr.save_model(model, path, spec=...).",
-                AttcrWarning,
-                stacklevel=4,
+                "attcr.save_model(model, path, spec=...)."
             )
             return WeightsHeader("attcr", config, _implied_spec(config), provenance)
         return WeightsHeader(metadata["network"], config, InputSpec.from_json(json.loads(metadata["spec"])), provenance)

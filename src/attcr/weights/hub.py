@@ -10,16 +10,15 @@ from urllib.parse import urlsplit
 
 from attcr.addresses import hide_secrets, redact
 from attcr.downloads import LIMIT_VARIABLE, PIECE, background, copy, download_limit, open_http, seconds_for
-from attcr.errors import MissingExtraError, WeightsError
+from attcr.errors import WeightsError
+from attcr.extras import needed
 from attcr.files import cache_folder, sha256
 
-try:
+with needed():
     import fsspec
     import huggingface_hub
     from fsspec.callbacks import TqdmCallback
     from huggingface_hub.errors import LocalEntryNotFoundError
-except ImportError as error:
-    raise MissingExtraError("huggingface_hub, fsspec", "hub") from error
 
 _HUB = re.compile(r"hf://(?P<repo>[^/@#]+/[^/@#]+)(?:/(?P<file>[^@#]+))?(?:@(?P<revision>[^#]+))?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")

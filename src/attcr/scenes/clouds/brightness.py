@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.errors import MissingExtraError
+from attcr.extras import needed
 from attcr.scenes.clouds.masks import CLEAR, CLOUD, Classes
 
 DARKEST = 0.35
@@ -23,10 +23,8 @@ def classes_of_brightness(picture: NDArray[np.float32]) -> Classes:
     It finds thick cloud, haze, and cirrus over dark ground. It mistakes snow, salt, large white roofs and surf for
     cloud, and misses thin haze: where a product comes with its own mask, use that mask.
     """
-    try:
+    with needed():
         from scipy.ndimage import maximum_filter, minimum_filter
-    except ImportError as error:
-        raise MissingExtraError("scipy", "scenes") from error
     red, _, blue = picture
     bright = (picture.min(axis=0) > DARKEST) & (blue > BLUE_TO_RED * red)
     cores = minimum_filter(bright.astype(np.uint8), SMALLEST, mode="reflect")  # a cloud goes on beyond the picture

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.errors import MissingExtraError
+from attcr.extras import needed
 from attcr.scenes.clouds.masks import CLEAR, THICK, THIN, Classes
 from attcr.scenes.tiles import Grid, Tile
 
@@ -46,10 +46,8 @@ class Rim:
 
 def _distance(cloudy: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Give each pixel's distance to the nearest cloud."""
-    try:
+    with needed():
         from scipy.ndimage import distance_transform_edt
-    except ImportError as error:
-        raise MissingExtraError("scipy", "scenes") from error
     distance: NDArray[np.float64] = distance_transform_edt(~cloudy)
     return distance
 

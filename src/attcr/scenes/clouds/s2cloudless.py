@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.errors import MissingExtraError
+from attcr.extras import needed
 from attcr.scenes.clouds.masks import CLEAR, CLOUD, Classes
 
 BANDS = ("B01", "B02", "B04", "B05", "B08", "B8A", "B09", "B10", "B11", "B12")
@@ -16,10 +16,8 @@ LIKELY = 0.4
 
 def classify(reflectance: NDArray[np.float32]) -> Classes:
     """Classify top-of-atmosphere reflectance (10, H, W) in the order of `BANDS`."""
-    try:
+    with needed():
         from s2cloudless.cloud_detector import S2PixelCloudDetector
-    except ImportError as error:
-        raise MissingExtraError("s2cloudless", "s2cloudless") from error
     detector = S2PixelCloudDetector(threshold=LIKELY, average_over=4, dilation_size=2)
     pixels = np.nan_to_num(reflectance).transpose(1, 2, 0)[None]
     probability = detector.get_cloud_probability_maps(np.ascontiguousarray(pixels))

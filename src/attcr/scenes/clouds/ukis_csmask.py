@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.errors import MissingExtraError
+from attcr.extras import needed
 from attcr.scenes.clouds.masks import CLEAR, CLOUD, THIN, Classes
 
 BANDS = ("blue", "green", "red", "nir", "swir16", "swir22")
@@ -18,10 +18,8 @@ SMALLEST = 256
 
 def classify(reflectance: NDArray[np.float32], bands: tuple[str, ...], level: Literal["l1c", "l2a"]) -> Classes:
     """Classify reflectance (C, H, W) with bands named as in `BANDS`."""
-    try:
+    with needed():
         from ukis_csmask.mask import CSmask
-    except ImportError as error:
-        raise MissingExtraError("ukis-csmask", "csmask") from error
     _, height, width = reflectance.shape
     missing = (max(SMALLEST - height, 0), max(SMALLEST - width, 0))
     padded = np.pad(np.nan_to_num(reflectance), ((0, 0), (0, missing[0]), (0, missing[1])), mode="symmetric")

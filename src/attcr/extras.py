@@ -1,0 +1,84 @@
+"""Optional libraries: one table of the extras that bring them, and the error that says what to install."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from attcr.errors import MissingExtraError
+
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "data": ("PIL",),
+    "scenes": ("rasterio", "rio_cogeo", "pystac", "pystac_client", "scipy"),
+    "eval": ("torchmetrics", "skimage", "matplotlib"),
+    "train": ("lightning", "jsonargparse", "tensorboard"),
+    "hub": ("huggingface_hub", "fsspec"),
+    "fleet": ("obstore", "pyarrow", "stac_geoparquet"),
+    "ray": ("ray",),
+    "serve": ("fastapi", "uvicorn", "titiler", "prometheus_client"),
+    "onnx": ("onnx", "onnxruntime"),
+    "openvino": ("openvino",),
+    "csmask": ("ukis_csmask",),
+    "s2cloudless": ("s2cloudless",),
+    "xarray": ("xarray", "dask"),
+    "notebook": ("anywidget", "traitlets"),
+}
+"""By the extra that is installed for a library: the names it is imported by."""
+WITHIN = {"scenes": ("data",), "fleet": ("scenes",), "ray": ("fleet",), "serve": ("fleet",)}
+"""Extras that bring others, of those that `need_extra` is asked for."""
+DISTRIBUTIONS = {
+    "PIL": "Pillow",
+    "rio_cogeo": "rio-cogeo",
+    "pystac_client": "pystac-client",
+    "skimage": "scikit-image",
+    "ukis_csmask": "ukis-csmask",
+}
+"""What a library is called where it is installed from, where that is not its import name."""
+
+_EXTRA_OF = {library: extra for extra, libraries in EXTRAS.items() for library in libraries}
+
+
+def missing(module: str, extra: str | None = None) -> MissingExtraError | None:
+    """Give the error for a module (`scipy.ndimage`) that is not installed; None for one of no extra."""
+    library = module.partition(".")[0]
+    extra = extra or _EXTRA_OF.get(library)
+    return MissingExtraError(DISTRIBUTIONS.get(library, library), extra) if extra else None
+
+
+def has(module: str) -> bool:
+    """Say whether a library is installed."""
+    return find_spec(module) is not None
+
+
+def need(module: str) -> Any:
+    """Import an optional module, or say what to install."""
+    with needed():
+        return import_module(module)
+
+
+@contextmanager
+def needed() -> Iterator[None]:
+    """Around imports of optional libraries: one that is not installed becomes the error that says what to install."""
+    try:
+        yield
+    except ImportError as error:
+        told = missing(error.name or "")
+        if told is None or isinstance(error, MissingExtraError):
+            raise
+        raise told from error
+
+
+def need_extra(extra: str) -> None:
+    """Refuse, unless all that an extra brings is installed."""
+    absent = next((name for name in _brought_by(extra) if not has(name)), None)
+    if absent:
+        raise MissingExtraError(DISTRIBUTIONS.get(absent, absent), extra)
+
+
+def _brought_by(extra: str) -> Iterator[str]:
+    for other in WITHIN.get(extra, ()):
+        yield from _brought_by(other)
+    yield from EXTRAS[extra]
