@@ -366,14 +366,14 @@ def _exported(module: nn.Module, backend: str, common: dict[str, Any]) -> tuple[
 
     def opened(config: dict[str, Any]) -> Predictor:
         header = WeightsHeader(name_of(module.config), config, module.spec, {})  # type: ignore[arg-type]
-        content = build(header, tensors, "", backend).SerializeToString()
+        network = OnnxNetwork(build(header, tensors, "", backend).SerializeToString(), header, "")
         if backend == "onnxruntime":
             from attcr.predict.onnxruntime import OnnxRuntimePredictor
 
-            return OnnxRuntimePredictor(OnnxNetwork(content, header, ""), **common)
-        from attcr.predict.openvino import OpenVinoNetwork, OpenVinoPredictor
+            return OnnxRuntimePredictor(network, **common)
+        from attcr.predict.openvino import OpenVinoPredictor
 
-        return OpenVinoPredictor(OpenVinoNetwork(content, None, header, ""), **common)
+        return OpenVinoPredictor(network, **common)
 
     config = asdict(module.config)  # type: ignore[call-overload]
     return opened(config), opened({**config, "attention": "none"})

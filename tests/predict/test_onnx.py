@@ -140,10 +140,10 @@ def test_what_is_no_onnx_is_refused(content: bytes, tmp_path: Path) -> None:
 def test_a_file_that_is_too_large_is_not_read(exported: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "net.onnx"
     path.write_bytes(exported)
-    monkeypatch.setattr("attcr.predict.exported.MOST_BYTES", len(exported) - 1)
+    monkeypatch.setattr("attcr.predict.onnx.MOST_BYTES", len(exported) - 1)
     with pytest.raises(WeightsError, match="has more than"):
         open_predictor(path)
-    monkeypatch.setattr("attcr.predict.exported.MOST_BYTES", len(exported))
+    monkeypatch.setattr("attcr.predict.onnx.MOST_BYTES", len(exported))
     open_predictor(path)
 
 

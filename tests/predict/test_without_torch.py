@@ -29,8 +29,7 @@ NO_TORCH = Path(__file__).parents[1] / "no_torch"
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("without-torch")
     weights = save_small(folder)
-    for name in ("net.onnx", "net.xml"):
-        export(weights, folder / name)
+    export(weights, folder / "net.onnx")
     image = np.random.default_rng(0).integers(0, 255, (3, 40, 50), np.uint8)
     profile = {"driver": "GTiff", "count": 3, "height": 40, "width": 50, "dtype": "uint8", "crs": "EPSG:32633"}
     with rasterio.open(folder / "in.tif", "w", transform=from_origin(5e5, 5e6, 10, 10), **profile) as file:
@@ -53,9 +52,7 @@ def pixels(path: Path) -> np.ndarray:
         return file.read().astype(int)
 
 
-@pytest.mark.parametrize(
-    "weights", ["net.onnx", "net.xml", "small.safetensors --backend openvino", "net.onnx --backend openvino"]
-)
+@pytest.mark.parametrize("weights", ["net.onnx", "small.safetensors --backend openvino", "net.onnx --backend openvino"])
 def test_restore_gives_what_it_gives_on_torch(weights: str, folder: Path, tmp_path: Path) -> None:
     target = tmp_path / "out.tif"
     settings = ("--sensor", "rgb8", "--dtype", "float32")
@@ -77,15 +74,6 @@ def test_a_fleet_runs_an_exported_network(folder: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         (raster,) = (path for path in out.glob("scenes/*/*/*.tif") if "quality" not in path.name)
         assert (pixels(raster) == pixels(folder / "torch.tif")).mean() > 0.999
-
-
-def test_a_fleet_refuses_a_file_whose_numbers_are_in_another(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "scenes.txt").write_text(f"{folder / 'in.tif'}\n")
-    done = without_torch(
-        folder, "fleet", "run", str(tmp_path / "scenes.txt"), str(tmp_path / "o"), "--weights", "net.xml"
-    )
-    assert done.returncode == 2
-    assert "give weights or .onnx, with --set backend=openvino" in done.stderr
 
 
 def test_the_service_runs_an_exported_network(folder: Path, tmp_path: Path) -> None:

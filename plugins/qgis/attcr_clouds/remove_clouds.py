@@ -108,7 +108,7 @@ class RemoveClouds(QgsProcessingAlgorithm):
         other = QgsProcessingParameterFile(
             WEIGHTS_FILE, "Other weights (a file, hf://OWNER/NAME or a URL)", optional=True
         )
-        other.setFileFilter("Weights (*.safetensors *.onnx *.xml);;All files (*)")
+        other.setFileFilter("Weights (*.safetensors *.onnx);;All files (*)")
         self.addParameter(advanced(other))
         unseen = QgsProcessingParameterEnum(
             UNSEEN,

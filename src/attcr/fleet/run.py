@@ -186,15 +186,10 @@ def run_fleet(
 def make_job(out: str, weights: str, options: RestoreOptions, fleet: FleetOptions) -> Job:
     """Gather what the workers need; the weights travel with it, so that only this process must see their file."""
     suffix = Path(weights.partition("#")[0]).suffix.lower()
-    if suffix == ".xml":
-        raise ConfigError(
-            f"{redact(weights)} keeps its numbers in a second file, and the workers get only one file: give weights "
-            "or .onnx, with `backend=openvino`."
-        )
     content = _read(weights)
     threads = fleet.threads or (1 if fleet.engine == "ray" else 0)
     digest = hashlib.sha256(content).hexdigest()
-    kind = suffix if suffix in EXPORTED else ".safetensors"
+    kind = suffix if suffix == EXPORTED else ".safetensors"
     return Job(out, content, digest, options.on_any_machine(), fleet.attempts, threads, fleet.deadline, kind)
 
 

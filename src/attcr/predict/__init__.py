@@ -4,7 +4,7 @@
 |---|---|
 | torch | weights (.safetensors) and modules, on any device of torch |
 | onnxruntime | weights, and .onnx of `attcr export` |
-| openvino | weights, and .xml or .onnx of `attcr export`; bfloat16 where the processor has it |
+| openvino | weights, and .onnx of `attcr export`; bfloat16 where the processor has it |
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = [
 ]
 
 Backend = Literal["auto", "torch", "onnxruntime", "openvino"]
-"""What computes; auto leaves it to the file: .onnx to ONNX Runtime, .xml to OpenVINO, else torch."""
+"""What computes; auto leaves it to the file: .onnx to ONNX Runtime, else torch."""
 HALF_FLAGS = {"amx_bf16", "avx512_bf16", "bf16"}
 """What Linux calls processors that multiply in bfloat16: AMX and AVX-512 of Intel and AMD, and ARM."""
 CPU_INFO = Path("/proc/cpuinfo")
-EXPORTED = {".onnx": "onnxruntime", ".xml": "openvino"}
-"""Endings of exported networks, and what runs them unless another is named."""
+EXPORTED = ".onnx"
+"""The ending of exported networks."""
 
 
 def open_predictor(
@@ -49,7 +49,7 @@ def open_predictor(
 ) -> Predictor:
     """Open weights (a published name, a path, hf:// or a URL) or a module; a predictor is returned as it is.
 
-    Weights are .safetensors, or .onnx or .xml as `attcr export` writes them.
+    Weights are .safetensors, or .onnx as `attcr export` writes them.
 
     A module needs a `spec`, as those from `load_model` have. It is never changed: if it is in training mode, on
     another device or of another type, a copy is used. `threads` are those of this process; 0: the library decides.
@@ -59,8 +59,9 @@ def open_predictor(
         raise ConfigError(f"backend is {backend!r}; expected {', '.join(get_args(Backend))}.")
     if isinstance(source, (str, Path)):
         path = find_weights(source)
-        chosen = EXPORTED.get(path.suffix.lower(), "torch") if backend == "auto" else backend
-        return _from_file(path, device, settle_dtype(dtype, device, chosen), threads, backend)
+        if backend == "auto":
+            backend = "onnxruntime" if path.suffix.lower() == EXPORTED else "torch"
+        return _from_file(path, backend, device=device, dtype=settle_dtype(dtype, device, backend), threads=threads)
     if isinstance(source, Predictor) and not hasattr(source, "state_dict"):
         return source
     if hasattr(source, "state_dict"):
@@ -94,22 +95,22 @@ def multiplies_bfloat16() -> bool:
     return bool(flags) and all(HALF_FLAGS & set(each) for each in flags)
 
 
-def _from_file(path: Path, device: str, dtype: str, threads: int, backend: Backend) -> Predictor:
-    kind = path.suffix.lower()
-    chosen = EXPORTED.get(kind, "torch") if backend == "auto" else backend
-    if (kind in EXPORTED and chosen == "torch") or (kind, chosen) == (".xml", "onnxruntime"):
-        raise ConfigError(
-            f"{path.name} does not run on {chosen}, but on {EXPORTED[kind]}: leave the backend out, or give the "
-            ".safetensors file."
-        )
-    if chosen == "onnxruntime":
+def _from_file(path: Path, backend: Backend, *, device: str, dtype: str, threads: int) -> Predictor:
+    if backend == "onnxruntime":
+        from attcr.predict.onnx import network_from_file
         from attcr.predict.onnxruntime import OnnxRuntimePredictor
 
-        return OnnxRuntimePredictor.from_file(path, device=device, dtype=dtype, threads=threads)
-    if chosen == "openvino":
+        return OnnxRuntimePredictor(network_from_file(path), device=device, dtype=dtype, threads=threads)
+    if backend == "openvino":
+        from attcr.predict.onnx import network_from_file
         from attcr.predict.openvino import OpenVinoPredictor
 
-        return OpenVinoPredictor.from_file(path, device=device, dtype=dtype, threads=threads)
+        return OpenVinoPredictor(network_from_file(path), device=device, dtype=dtype, threads=threads)
+    if path.suffix.lower() == EXPORTED:
+        raise ConfigError(
+            f"{path.name} does not run on torch, but on onnxruntime: leave the backend out, or give the .safetensors "
+            "file."
+        )
     try:
         from attcr.predict.torch import TorchPredictor
     except ModuleNotFoundError as error:
@@ -124,12 +125,8 @@ def _from_file(path: Path, device: str, dtype: str, threads: int, backend: Backe
 
 def read_about(path: Path) -> WeightsHeader:
     """Give what weights say of themselves, exported or not."""
-    if path.suffix.lower() == ".onnx":
+    if path.suffix.lower() == EXPORTED:
         from attcr.predict.onnx import network_from_onnx
 
         return network_from_onnx(path).header
-    if path.suffix.lower() == ".xml":
-        from attcr.predict.openvino import network_from_ir
-
-        return network_from_ir(path).header
     return read_header(path)

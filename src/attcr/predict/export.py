@@ -1,18 +1,18 @@
-"""Networks as files for other runtimes: ONNX, and OpenVINO's IR. What is written is checked against torch first."""
+"""Networks as ONNX files for other programs. What is written is checked against torch first."""
 
 from __future__ import annotations
 
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from attcr.errors import ConfigError, WeightsError
-from attcr.files import replacing, sha256, to_disk
-from attcr.predict import Predictor, open_predictor
-from attcr.predict.onnx import OnnxNetwork, network_from_onnx, network_from_weights
+from attcr.files import replacing, sha256
+from attcr.predict import EXPORTED, Predictor, open_predictor
+from attcr.predict.onnx import network_from_onnx, network_from_weights
+from attcr.predict.onnxruntime import OnnxRuntimePredictor
 from attcr.weights import find_weights
 
 SIZES = ((8, 12), (67, 53), (96, 128))
@@ -28,56 +28,32 @@ class Exported:
 
     path: Path
     bytes: int
-    """Of all its files."""
     sha256: str
-    backend: str
-    """What it was checked with."""
     error: float
     """Root mean square of the difference from torch over the result's standard deviation; the worst of all sizes."""
     largest: float
     """Largest difference of a single value, over the largest value."""
 
 
-def export(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> Exported:
-    """Write the network of weights as TARGET: .onnx, or .xml with a .bin of the same name beside it.
+def export(weights: str | os.PathLike[str], target: str | os.PathLike[str]) -> Exported:
+    """Write the network of weights as TARGET, an .onnx file.
 
     Batch, height and width are free. The spec, the provenance and the weights' sha256 are in the file's metadata. The
     file gets its name only when it gives what torch gives.
     """
-    weights, path = find_weights(source), Path(target)
-    kind = path.suffix.lower()
-    if kind not in (".onnx", ".xml"):
-        raise ConfigError(f"{path} ends in {kind or 'nothing'}: name a file .onnx, or .xml for OpenVINO.")
-    if weights.suffix.lower() in (".onnx", ".xml"):
-        raise ConfigError(f"{weights} is exported already: give the .safetensors file that it was made from.")
+    source, path = find_weights(weights), Path(target)
+    if path.suffix.lower() != EXPORTED:
+        raise ConfigError(f"{path} ends in {path.suffix.lower() or 'nothing'}: name a file .onnx.")
+    if source.suffix.lower() == EXPORTED:
+        raise ConfigError(f"{source} is exported already: give the .safetensors file that it was made from.")
     if not path.parent.is_dir():
         raise ConfigError(f"{path.parent} is not a folder: make it first, or name another.")
-    network = network_from_weights(weights)
-    torch = open_predictor(weights, backend="torch")
-    if kind == ".onnx":
-        from attcr.predict.onnxruntime import OnnxRuntimePredictor
-
-        with replacing(path) as partial:
-            partial.write_bytes(network.content)
-            error, largest = compare(OnnxRuntimePredictor(network_from_onnx(partial)), torch, path)
-        return Exported(path, path.stat().st_size, sha256(path), "onnxruntime", error, largest)
-    error, largest = _write_ir(network, path, torch)
-    size = sum(each.stat().st_size for each in (path, path.with_suffix(".bin")))
-    return Exported(path, size, sha256(path), "openvino", error, largest)
-
-
-def _write_ir(network: OnnxNetwork, path: Path, torch: Predictor) -> tuple[float, float]:
-    from attcr.predict.openvino import OpenVinoPredictor, bin_of, network_from_ir, write_ir
-
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".attcr-export-") as folder:
-        new = Path(folder, path.name)
-        write_ir(network, new)
-        errors = compare(OpenVinoPredictor(network_from_ir(new)), torch, path)
-        for file in (bin_of(new), new):  # the .xml names its numbers: with those of another it is refused
-            to_disk(file)
-            file.replace(path.with_name(file.name))
-        to_disk(path.parent)
-    return errors
+    network = network_from_weights(source)
+    torch = open_predictor(source, backend="torch")
+    with replacing(path) as partial:
+        partial.write_bytes(network.content)
+        error, largest = compare(OnnxRuntimePredictor(network_from_onnx(partial)), torch, path)
+    return Exported(path, path.stat().st_size, sha256(path), error, largest)
 
 
 def compare(exported: Predictor, torch: Predictor, path: Path) -> tuple[float, float]:

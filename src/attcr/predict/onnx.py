@@ -10,6 +10,7 @@ multiples of 4. It gives the restored image and, beside it, what the network add
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,20 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attcr.bands.spec import InputSpec
 from attcr.errors import WeightsError
 from attcr.extras import needed
-from attcr.predict.exported import (
-    ATTENDED,
-    CHANGE,
-    CLOUDY,
-    KEYS_VALUES,
-    MULTIPLE,
-    QUERIES,
-    RESTORED,
-    metadata_of,
-    read_bounded,
-    read_metadata,
-)
+from attcr.predict.predictor import MULTIPLE
+from attcr.version import __version__
 from attcr.weights import WRONG, WeightsHeader, read_tensors
 
 with needed():
@@ -41,6 +33,18 @@ with needed():
 
 Tensors = Mapping[str, NDArray[Any]]
 
+FORMAT = "attcr-export-2"
+"""Counts changes of the graph: files of another count are exported again."""
+CLOUDY, RESTORED, CHANGE = "cloudy", "restored", "change"
+"""The input, the result, and what the network adds to its input to make it, by their names in the graph."""
+QUERIES, KEYS_VALUES, ATTENDED = ".queries", ".keys_values.", ".attended"
+"""What goes into an attention and comes out, by the ends of their names: a runtime may put something faster between.
+
+`stages.2.0.attention.queries` (B, C, H, W), `stages.2.0.attention.keys_values.0` (B, 2C, H, W) for each scale, and
+`stages.2.0.attention.attended` (B, scales * C, H, W).
+"""
+MOST_BYTES = 1 << 30
+"""Bytes of a file, at most: a hundred times the paper's largest network."""
 OPSET, IR_VERSION = 18, 8
 """Both of the end of 2022: what came later reads them."""
 CHUNK, GROUP = 64, 32
@@ -57,6 +61,11 @@ class OnnxNetwork:
     header: WeightsHeader
     source_sha256: str
     """Of the file that it came from."""
+
+
+def network_from_file(path: Path) -> OnnxNetwork:
+    """Give the model of weights (.safetensors), or of what `attcr export` made of them (.onnx)."""
+    return network_from_onnx(path) if path.suffix.lower() == ".onnx" else network_from_weights(path)
 
 
 def network_from_weights(path: Path) -> OnnxNetwork:
@@ -90,6 +99,50 @@ def network_from_onnx(path: Path) -> OnnxNetwork:
 
 
 _AGAIN = "Export the weights again: attcr export WEIGHTS FILE.onnx"
+
+
+def read_bounded(path: Path) -> bytes:
+    """Read a file of at most MOST_BYTES."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise WeightsError(f"{path}: cannot be read ({error.strerror or error})") from error
+    if len(content) > MOST_BYTES:
+        raise WeightsError(f"{path}: has more than {MOST_BYTES:,} bytes, which no exported network has")
+    return content
+
+
+def metadata_of(header: WeightsHeader, weights_sha256: str) -> dict[str, str]:
+    """Give what an exported file says of itself, as text under names."""
+    return {
+        "format": FORMAT,
+        "attcr": __version__,
+        "network": header.network,
+        "config": json.dumps(dict(header.config)),
+        "spec": json.dumps(header.spec.to_json()),
+        "provenance": json.dumps(dict(header.provenance)),
+        "weights_sha256": weights_sha256,
+        "multiple": str(MULTIPLE),
+    }
+
+
+def read_metadata(metadata: Mapping[str, str], path: Path) -> tuple[WeightsHeader, str]:
+    """Give what an exported file says of itself, and the sha256 of the weights that it was made from."""
+    if metadata.get("format") != FORMAT:
+        told = f"format {metadata['format']!r}" if "format" in metadata else "no format"
+        raise WeightsError(
+            f"{path}: {told} in its metadata, expected {FORMAT!r}: not exported by this version of attcr. Export the "
+            f"weights again: attcr export WEIGHTS {path}"
+        )
+    try:
+        config, provenance = json.loads(metadata["config"]), json.loads(metadata["provenance"])
+        if not isinstance(config, dict) or not isinstance(provenance, dict):
+            raise ValueError("config and provenance must be JSON objects")
+        spec = InputSpec.from_json(json.loads(metadata["spec"]))
+        return WeightsHeader(metadata["network"], config, spec, provenance), metadata["weights_sha256"]
+    except WRONG as error:
+        raise WeightsError(f"{path}: its metadata is of another version or damaged ({error})") from error
 
 
 def _same(built: onnx.ModelProto, came: onnx.ModelProto) -> bool:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from attcr.bands.spec import InputSpec
 from attcr.errors import ConfigError, SceneError, WeightsError
 from attcr.extras import needed
-from attcr.predict.exported import CHANGE, CLOUDY, first_line, run_padded
-from attcr.predict.predictor import Float32
+from attcr.predict.onnx import CHANGE, CLOUDY, OnnxNetwork
+from attcr.predict.predictor import Float32, first_line, run_padded
 
 with needed():
     import onnxruntime
-
-from attcr.predict.onnx import OnnxNetwork, network_from_onnx, network_from_weights
 
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
@@ -49,14 +46,6 @@ class OnnxRuntimePredictor:
             "version": onnxruntime.__version__,
             "dtype": dtype,
         }
-
-    @classmethod
-    def from_file(
-        cls, path: Path, *, device: str = "cpu", dtype: str = "float32", threads: int = 0
-    ) -> OnnxRuntimePredictor:
-        """Load weights (.safetensors), or what `attcr export` made of them (.onnx)."""
-        network = network_from_onnx(path) if path.suffix.lower() == ".onnx" else network_from_weights(path)
-        return cls(network, device=device, dtype=dtype, threads=threads)
 
     def __call__(self, x: Float32) -> Float32:
         """Give (B, outputs, H, W) for (B, slots, H, W)."""

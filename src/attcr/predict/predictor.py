@@ -1,4 +1,4 @@
-"""What a predictor is."""
+"""What a predictor is, and what all of them do to images around their networks."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.bands.spec import InputSpec
+from attcr.errors import ShapeError
+from attcr.weights import WeightsHeader
 
 Float32 = NDArray[np.float32]
+MULTIPLE = 4
+"""What the height and width of images that go into a graph are multiples of."""
+SMALLEST = 8
+"""Pixels along an image, at least."""
 NEIGHBOURHOOD = 129
 """Pixels along the square over which the rules of `as_a_veil` look."""
 EVEN, TEXTURED = 1.5 / 255, 2.5 / 255
@@ -51,6 +57,27 @@ def eight_views(predict: Callable[[Float32], Float32], x: Float32) -> Float32:
     return np.stack(views)
 
 
+def run_padded(x: Float32, header: WeightsHeader, run: Callable[[Float32], Float32]) -> Float32:
+    """Give (B, outputs, H, W) for (B, slots, H, W) by `run`, which gives the change for sizes of whole multiples.
+
+    The rest is filled by reflection, as the network itself does. The change is added here, in float32, so that where
+    it is 0 the input comes back to the bit in whatever type the network computes.
+    """
+    planes = len(header.spec.slots)
+    if x.ndim != 4 or x.shape[1] != planes or min(x.shape[2:]) < SMALLEST:
+        raise ShapeError(f"input came as {x.shape}; expected (B, {planes}, H, W) with H, W >= {SMALLEST}")
+    height, width = x.shape[2:]
+    margins = ((0, 0), (0, 0), (0, -height % MULTIPLE), (0, -width % MULTIPLE))
+    change = run(np.ascontiguousarray(np.pad(x, margins, mode="reflect"), np.float32))
+    y: Float32 = np.array(change[:, :, :height, :width], np.float32)
+    expected = (x.shape[0], len(header.spec.outputs) * (2 if header.spec.spread else 1), height, width)
+    if y.shape != expected:
+        raise ShapeError(f"The network gave {y.shape} for {x.shape}; expected {expected}.")
+    residual = list(header.config["residual"])
+    y[:, : len(residual)] += x[:, residual]
+    return as_a_veil(header.spec, x, y)
+
+
 def as_a_veil(spec: InputSpec, x: Float32, y: Float32) -> Float32:
     """Give the predictor's result `y` for `x`, where only light is removed, by two rules of what a veil can be.
 
@@ -83,3 +110,9 @@ def _box_mean(planes: Float32) -> Float32:
         last = np.take(sums, range(NEIGHBOURHOOD, NEIGHBOURHOOD + size), axis)
         planes = ((last - np.take(sums, range(size), axis)) / NEIGHBOURHOOD).astype(np.float32)
     return planes
+
+
+def first_line(error: Exception) -> str:
+    """Give what a library says in one line, without the places in its own code."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return next((line for line in lines if line and not line.startswith("Exception from")), type(error).__name__)[:300]
