@@ -97,6 +97,19 @@ def test_mutants_are_chosen_by_id_file_or_folder(mutate: ModuleType, capsys: pyt
     assert mutate.main(["--check", "--only", "nothing.py"]) == 2
 
 
+def test_mutants_of_another_file_are_tried_and_those_that_do_not_fit_are_named(
+    mutate: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = mutate.MUTANTS[0]
+    rows = [(one.file, one.old, one.new, one.tests), (one.file, "text that is nowhere", "", one.tests)]
+    (tmp_path / "more.py").write_text(f"M = {rows!r}\n")
+    tried: list[str] = []
+    monkeypatch.setattr(mutate, "run", lambda mutants, **_: (tried.extend(m.old for m in mutants), iter([]))[1])
+    mutate.main(["--file", str(tmp_path / "more.py")])
+    assert tried == [one.old]
+    assert "'text that is nowhere' is 0 times" in capsys.readouterr().err
+
+
 def test_results_are_written_as_json(mutate: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = mutate.MUTANTS[0]
     outcome = mutate.Outcome(one, "survived", "", 1.5)

@@ -5,15 +5,17 @@
     python tools/mutate.py --list               what there is
     python tools/mutate.py --check              only see that each still fits the sources
     python tools/mutate.py --jobs 2 --json OUT  two at a time, the results as JSON too
+    python tools/mutate.py --file F             those of a file: Python whose M lists (file, old, new, tests)
 
-The mutants are in `mutants.py` beside this file. The work tree is never touched. It ends with 0 where at least
-LEAST percent were killed and none was broken.
+The mutants are in `mutants/` beside this file, one file a room. The work tree is never touched. It ends with 0 where
+at least LEAST percent were killed and none was broken.
 """
 
 import argparse
 import json
 import os
 import re
+import runpy
 import shutil
 import signal
 import subprocess
@@ -28,7 +30,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-from mutants import MUTANTS, Mutant
+from mutants import MUTANTS
+from mutants.mutant import Mutant
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("src", "tests", "tools", "docs", "benchmarks", "deploy", "plugins")
@@ -208,6 +211,12 @@ def choose(mutants: Sequence[Mutant], only: Sequence[str]) -> list[Mutant]:
     ]
 
 
+def read(file: Path) -> list[Mutant]:
+    """Give the mutants of a file elsewhere: Python whose M lists (file, old, new, tests)."""
+    rows = runpy.run_path(str(file))["M"]
+    return [Mutant(f"{row[0].removesuffix('.py')}:{number}", *row) for number, row in enumerate(rows, 1)]
+
+
 def summary(outcomes: Sequence[Outcome]) -> str:
     """Give the figures, and those that were not killed."""
     counts = Counter(outcome.status for outcome in outcomes)
@@ -234,13 +243,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--only", metavar="PATH_OR_ID", nargs="+", default=[], help="files or folders below src/attcr, or ids"
     )
+    parser.add_argument("--file", type=Path, help="try the mutants of this file; those that do not fit are left out")
     parser.add_argument("--jobs", type=int, default=1, help="mutants tried at a time")
     parser.add_argument("--limit", type=float, default=300, help="seconds for the tests of one mutant, at least")
     parser.add_argument("--list", action="store_true", help="print the mutants and end")
     parser.add_argument("--check", action="store_true", help="see that each fits the sources and end")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the results there too")
     given = parser.parse_args(arguments)
-    chosen = choose(MUTANTS, given.only)
+    chosen = choose(read(given.file) if given.file else MUTANTS, given.only)
     if not chosen:
         print(f"{' '.join(given.only)}: no mutant has this id or is of this file; see --list", file=sys.stderr)
         return 2
@@ -250,7 +260,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if wrong := check(chosen):
         print("\n".join(wrong), file=sys.stderr)
-        return 2
+        if not given.file:
+            return 2
+        chosen = [mutant for mutant in chosen if not check([mutant])]
     if given.check:
         print(f"{len(chosen)} mutants fit the sources")
         return 0

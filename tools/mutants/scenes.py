@@ -1,0 +1,96 @@
+"""Mistakes in scenes/."""
+
+from .mutant import of
+
+MUTANTS = [
+    *of(
+        "scenes/tiles.py",
+        ("tests/scenes/test_tiles.py",),
+        ("last-tile-lost", "return (0, *inner, last) if last else (0,)", "return (0, *inner) if last else (0,)"),
+        (
+            "stride-without-overlap",
+            "_starts(length, tile, tile - overlap, origin)",
+            "_starts(length, tile, tile, origin)",
+        ),
+        ("origin-added", "range(stride - origin, last, stride)", "range(stride + origin, last, stride)"),
+        ("origin-ignored", "range(stride - origin, last, stride)", "range(stride, last, stride)"),
+        (
+            "tile-beyond-the-scene",
+            "Grid(height, width, min(tile, height), min(tile, width)",
+            "Grid(height, width, tile, min(tile, width)",
+        ),
+        (
+            "rows-and-columns-swapped",
+            "return slice(self.col, self.col + self.width)",
+            "return slice(self.col, self.col + self.height)",
+        ),
+        ("overlap-above-half", "if not 0 <= overlap <= tile // 2:", "if not 0 <= overlap <= tile // 2 + 1:"),
+        ("overlap-below-half", "if not 0 <= overlap <= tile // 2:", "if not 0 <= overlap < tile // 2:"),
+        ("tile-of-8", "if tile < 8:", "if tile <= 8:"),
+        ("tile-of-7", "if tile < 8:", "if tile < 7:"),
+        ("origin-of-a-stride", "if not 0 <= origin < tile - overlap:", "if not 0 <= origin <= tile - overlap:"),
+        ("empty-scene", "if height < 1 or width < 1:", "if height < 1:"),
+    ),
+    *of(
+        "scenes/blend.py",
+        ("tests/scenes/test_blend.py",),
+        ("half-a-pixel", "np.arange(size)[::-1]) + 0.5", "np.arange(size)[::-1]) + 1"),
+        ("ramp-of-half-the-overlap", "np.clip(distance / overlap, 0, 1)", "np.clip(2 * distance / overlap, 0, 1)"),
+        ("no-ramp", "np.clip(distance / overlap, 0, 1) if overlap", "np.clip(distance / overlap, 1, 1) if overlap"),
+        ("straight-ramp", "window = np.sin(ramp * np.pi / 2) ** 2", "window = ramp"),
+        ("sine-ramp", "window = np.sin(ramp * np.pi / 2) ** 2", "window = np.sin(ramp * np.pi / 2)"),
+        ("not-normalised", "window / total[start : start + size] for", "window for"),
+        ("weights-swapped", "values * (down * across)", "values * down"),
+        ("start-keeps-earlier-rows", "        self._sum[:] = 0", "        self._sum[:] *= 1"),
+        ("start-at-the-top", "        self._top = row", "        self._top = 0"),
+        ("rows-not-moved-up", "self._sum[:, : self._sum.shape[1] - done] = self._sum[:, done:]", "pass"),
+        ("rows-not-cleared", "self._sum[:, self._sum.shape[1] - done :] = 0", "pass"),
+    ),
+    *of(
+        "scenes/clouds/brightness.py",
+        ("tests/scenes/clouds/test_brightness.py",),
+        ("soil-is-cloud", "& (blue > BLUE_TO_RED * red)", ""),
+        ("brightest-counts", "picture.min(axis=0) > DARKEST", "picture.max(axis=0) > DARKEST"),
+        ("roofs-are-cloud", "SMALLEST = 5", "SMALLEST = 3"),
+        ("cloud-ends-with-the-picture", 'SMALLEST, mode="reflect")  # a', 'SMALLEST, mode="constant")  # a'),
+    ),
+    *of(
+        "scenes/clouds/opaque.py",
+        ("tests/scenes/clouds/test_opaque.py",),
+        ("sand-is-cloud", "& (darkest >= GREY * brightest)", ""),
+        ("pictures-are-reflectance", "PICTURE_WHITE if sensor.picture else WHITE", "WHITE"),
+        ("white-is-not-cloud", "(classes > CLEAR) & opaque", "opaque"),
+    ),
+    *of(
+        "scenes/clouds/rim.py",
+        ("tests/scenes/clouds/test_rim.py",),
+        ("ramp-into-thick-cloud", "            weights[thick] = 0", "            pass"),
+        ("ramp-around-thick-cloud", "self.rim.weights(self._restored(classes))", "self.rim.weights(classes)"),
+        (
+            "tiles-of-thick-cloud",
+            "self._restored(self.read(max(row - reach, 0), last))",
+            "self.read(max(row - reach, 0), last)",
+        ),
+        ("thick-is-not-widened", "<= self.dilate if thick.any()", "<= 0 if thick.any()"),
+    ),
+    *of(
+        "scenes/open.py",
+        ("tests/scenes/test_open.py",),
+        ("alpha-is-the-first", "last = bands[-1]", "last = bands[0]"),
+    ),
+    *of(
+        "scenes/clouds/find.py",
+        ("tests/scenes/clouds/test_find.py", "tests/restore/test_walk.py"),
+        ("auto-ignores-the-users-bands", "return rgb or find_bands(", "return find_bands("),
+        ("detectors-that-are-absent", 'and find_spec("ukis_csmask")', ""),
+        ("the-image-is-not-looked-at", "if colours is None or not", "if True or not"),
+        ("pictures-are-stretched", "PICTURE_RANGE if sensor.picture else RGB_RANGE", "RGB_RANGE"),
+    ),
+    *of(
+        "scenes/open.py",
+        ("tests/scenes/test_open.py",),
+        ("masks-are-bands", 'not Path(name).name.startswith("MSK_")', "True"),
+        ("neighbours-come-too", "path.name.startswith(start) and path.is_file()", "path.is_file()"),
+        ("a-dot-before-the-name", "name.removeprefix('./')", "name"),
+    ),
+]

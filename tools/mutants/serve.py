@@ -1,0 +1,69 @@
+"""Mistakes in serve/."""
+
+from .mutant import of
+
+HOSTILE = "tests/serve/test_hostile.py"
+MUTANTS = [
+    *of(
+        "serve/limits.py",
+        (f"{HOSTILE}::test_a_name_that_leads_into_a_private_network_is_refused",),
+        ("one-public-address-will-do", "not all(map(is_public, addresses))", "not any(map(is_public, addresses))"),
+        ("dressed-up-addresses", "ip.version == net.version and ip in net for net", "ip is net for net"),
+    ),
+    *of(
+        "serve/limits.py",
+        (f"{HOSTILE}::test_an_address_elsewhere_is_refused_before_anything_is_asked",),
+        ("below-is-any-ending", "host.endswith(name[1:])", "host.endswith(name[2:])"),
+        ("any-port", "(port is None if not wanted else str(port) == wanted)", "True"),
+        ("any-scheme", 'if parts.scheme not in ("http", "https") or not host', "if not host"),
+    ),
+    *of(
+        "serve/limits.py",
+        (f"{HOSTILE}::test_a_redirect_to_another_host_takes_no_password_along",),
+        ("the-password-goes-along", "                        login = None", "                        login = login"),
+    ),
+    *of(
+        "serve/limits.py",
+        (f"{HOSTILE}::test_what_is_no_raster_is_not_taken",),
+        ("anything-is-a-raster", "    if sniff(head) is None:", "    if head is None:"),
+    ),
+    *of(
+        "serve/jobs.py",
+        (f"{HOSTILE}::test_another_users_job_and_upload_are_not_there",),
+        ("jobs-of-others", "if job is None or job.owner != owner:", "if job is None:"),
+        (
+            "lists-of-others",
+            "in list(self._jobs.values()) if job.owner == owner]",
+            "in list(self._jobs.values()) if job.owner]",
+        ),
+    ),
+    *of(
+        "serve/jobs.py",
+        (f"{HOSTILE}::test_one_user_cannot_take_the_queue",),
+        ("one-job-more", "if mine >= limit:", "if mine > limit:"),
+    ),
+    *of(
+        "serve/uploads.py",
+        (f"{HOSTILE}::test_another_users_job_and_upload_are_not_there",),
+        ("uploads-of-others", "if upload is None or upload.owner != owner:", "if upload is None:"),
+    ),
+    *of(
+        "serve/guard.py",
+        (f"{HOSTILE}::test_a_page_of_another_site_cannot_ask_in_the_users_name",),
+        ("any-host", "_host_of(host).lower() not in LOOPBACK", "_host_of(host).lower() in ()"),
+        ("any-origin", 'origin.partition("://")[2] != host', "origin == host"),
+    ),
+    *of(
+        "serve/worker.py",
+        (f"{HOSTILE}::test_a_scene_that_is_too_large_is_refused_before_it_is_read",),
+        ("any-pixels", "if pixels > self.settings.pixels:", "if pixels < 0:"),
+        ("any-bands", "if bands > self.settings.bands:", "if bands < 0:"),
+    ),
+    *of(
+        "serve/settings.py",
+        ("tests/serve/test_serve_settings.py",),
+        ("anyone-without-keys", "if self.keys is None and self.host not in LOOPBACK:", "if self.host is None:"),
+        ("keys-of-two", "if keys.setdefault(digest, name) != name:", "if keys.setdefault(digest, name) is None:"),
+        ("short-keys", "SHORTEST_KEY = 16", "SHORTEST_KEY = 4"),
+    ),
+]
