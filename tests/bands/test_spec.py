@@ -161,6 +161,14 @@ def test_values_become_what_the_slots_want(
     assert fitted.name == sensor.name
 
 
+@pytest.mark.parametrize("other", [{"low": 0.1}, {"high": 0.5}, {"span": 2.0}])
+def test_planes_of_another_range_are_refused(other: dict[str, float]) -> None:
+    have = [replace(slot, **other) if slot.name == "green" else slot for slot in TRUE_COLOUR.slots]
+    with pytest.raises(ConfigError, match="^green of the images is .* and other numbers"):
+        TRUE_COLOUR.pick(have)
+    assert TRUE_COLOUR.pick(TRUE_COLOUR.slots[::-1]) == [2, 1, 0]
+
+
 def test_slots_of_different_ranges_each_have_their_own() -> None:
     spec = spec_of(Slot("red", 665, 0.0, 0.4, 2.0), Slot("nir", 842, 0.1, 0.5, 2.0), Slot("blue", 490, 0.0, 1.0, 2.0))
     x = spec.fit(SENTINEL2_L2A).to_model(column(2000, 2000, 2000).astype("uint16"))

@@ -1,7 +1,9 @@
 import json
+from dataclasses import replace
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -99,6 +101,35 @@ def test_a_collection_longer_than_a_chunk_is_read_item_by_item(tmp_path: Path, m
         list(read_manifest(str(path)))
 
 
+def tries_of_json(path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many characters the decoder is given while a manifest is read."""
+
+    class Counting(json.JSONDecoder):
+        seen = 0
+
+        def raw_decode(self, s: str, idx: int = 0) -> tuple[Any, int]:
+            Counting.seen += len(s) - idx
+            return super().raw_decode(s, idx)
+
+    monkeypatch.setattr("attcr.fleet.manifest._DECODER", Counting())
+    assert len(list(read_manifest(str(path)))) == 1
+    return Counting.seen
+
+
+def test_an_item_of_many_chunks_is_tried_a_few_times_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attcr.fleet.manifest._CHUNK", 1000)
+    path = tmp_path / "m.json"
+    path.write_text(json.dumps({**stac_item("long"), "x": ["y" * 10] * 30_000}))  # 400 chunks
+    assert tries_of_json(path, monkeypatch) < 3 * path.stat().st_size
+
+
+def test_features_behind_a_long_beginning_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attcr.fleet.manifest._CHUNK", 100)
+    path = tmp_path / "m.json"
+    path.write_text(json.dumps({"type": "FeatureCollection", "links": ["x" * 50] * 300, "features": [stac_item("a")]}))
+    assert [work.id for work in read_manifest(str(path))] == ["a"]
+
+
 def test_a_list_and_a_glob(tmp_path: Path) -> None:
     for name in ("a.tif", "b c.tif", "note.txt"):
         (tmp_path / name).touch()
@@ -140,6 +171,18 @@ def test_equal_work_has_equal_keys_and_signatures_do_not_count() -> None:
     assert signed.keyed("recipe").key == other.keyed("recipe").key
     assert signed.keyed("recipe").key != signed.keyed("other weights").key
     assert signed.keyed("recipe").key != work_of_item(stac_item("s", updated="2")).keyed("recipe").key
+
+
+def test_a_scene_is_as_large_as_its_finest_asset() -> None:
+    item = stac_item("s")
+    item["assets"]["red"]["proj:shape"] = [1000, 400]  # beside others of 100 x 50
+    assert work_of_item(item).megapixels == 0.4
+
+
+def test_a_refused_row_has_another_key_than_an_equal_one_that_is_not() -> None:
+    good = Work("a", ("s3://b/a.tif",), version="1")
+    keys = {replace(good, problem=problem).keyed("recipe").key for problem in ("", "no href", "no id")}
+    assert len(keys) == 3
 
 
 def test_a_local_file_that_changes_is_other_work(tmp_path: Path) -> None:

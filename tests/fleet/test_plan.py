@@ -104,6 +104,14 @@ def test_a_folder_becomes_a_manifest_and_band_files_one_scene(tmp_path: Path) ->
     assert plan.estimated == 3
 
 
+def test_scenes_without_a_size_count_as_the_mean_of_those_that_open(tmp_path: Path) -> None:
+    path = str(make(tmp_path / "a.tif", noise("uint8", (3, 40, 50)), **UTM))
+    works = [Work("a", (path,)), Work("b", (str(tmp_path / "absent.tif"),)), Work("c", ("x",), megapixels=3.0)]
+    plan = write_plan(iter([*works, Work("d", (path,)), Work("e", (), problem="no")]), tmp_path / "m.parquet")
+    assert (plan.scenes, plan.estimated, plan.refused) == (5, 3, 1)
+    assert plan.megapixels == pytest.approx(3.0 + 3 * 40 * 50 / 1e6)
+
+
 def test_band_files_are_scenes_by_their_folders_below_the_prefix(tmp_path: Path) -> None:
     for folder in ("S2A_1.SAFE/IMG_DATA/R10m", "S2A_2.SAFE/IMG_DATA/R10m", "plain"):
         for band in ("B02", "B03", "B04"):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -36,6 +37,10 @@ MOST_MEGAPIXELS = 1e7
 """Of a scene: a row that says more is wrong, and would ask for blocks without end."""
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _PUNCTUATION = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\]]', re.DOTALL)
+_FEATURES = re.compile(r'"features"\s*:\s*\[')
+_COLLECTION = re.compile(r'\s*\{\s*"type"\s*:\s*"FeatureCollection"')
+_BETWEEN = re.compile(r"[ \t\r\n,]*")
+_DECODER = json.JSONDecoder()
 _CHUNK = 1 << 20
 
 SCHEMA = pa.schema(
@@ -390,53 +395,75 @@ def _read_stac_lines(source: str) -> Iterator[Work]:
 
 
 def _read_stac(source: str) -> Iterator[Work]:
-    """Read an ItemCollection or one item, holding one item at a time."""
-    folder = _folder_of(source)
-    decoder, utf8 = json.JSONDecoder(), codecs.getincrementaldecoder("utf-8")()
-    text, inside = "", False
+    """Read an ItemCollection or one item, holding one item at a time.
+
+    What ends in the middle of an item is tried again when it has doubled, so the time grows with the length alone.
+    """
+    folder, utf8 = _folder_of(source), codecs.getincrementaldecoder("utf-8")()
+    pieces: list[str] = []
+    held, enough, inside = 0, 0, False
     with _open(source) as file:
-        for data in iter(partial(file.read, _CHUNK), b""):
-            text += utf8.decode(data)
+        for data in chain(iter(partial(file.read, _CHUNK), b""), (b"",)):
+            pieces.append(utf8.decode(data))
+            held += len(pieces[-1])
+            if held < enough and data:
+                continue
+            text, end = "".join(pieces), 0
             if not inside:
-                start = re.search(r'"features"\s*:\s*\[', text)
-                if start:
-                    text, inside = text[start.end() :], True
-                elif re.match(r'\s*\{\s*"type"\s*:\s*"FeatureCollection"', text):
-                    continue  # its features are further on
-            while True:
-                text = text.lstrip(" \t\r\n,")
-                if not text or text.startswith("]" if inside else ("]", "[")):
-                    break
-                work, end = _next_work(text, decoder, folder)
-                if work is None:
-                    break  # the rest of it comes with the next chunk
-                text = text[end:]
-                yield work
-            if inside and text.startswith("]"):
+                start = _FEATURES.search(text)
+                inside, end = bool(start), start.end() if start else 0
+            if inside or not _COLLECTION.match(text):
+                for work, after in _works_in(text, end, "]" if inside else ("]", "["), folder):
+                    yield work
+                    end = after
+            end = _BETWEEN.match(text, end).end()  # type: ignore[union-attr]  # it matches nothing, too
+            if inside and text.startswith("]", end):
                 return
-    if text:
+            pieces, held = [text[end:]], len(text) - end
+            enough = 2 * held
+    if held:
         raise ManifestError(f"{redact(source)} ends in the middle of an item: fetch it again.")
 
 
-def _next_work(text: str, decoder: json.JSONDecoder, folder: str) -> tuple[Work | None, int]:
-    """Give what a text begins with as work and where it ends; None where its end is not there yet."""
+def _works_in(text: str, at: int, stop: str | tuple[str, str], folder: str) -> Iterator[tuple[Work, int]]:
+    """Give the works of a text from a place on, each with where it ends, up to a sign or an item without its end."""
+    while True:
+        at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]
+        if at == len(text) or text.startswith(stop, at):
+            return
+        work, at = _next_work(text, at, folder)
+        if work is None:
+            return  # the rest of it comes later
+        yield work, at
+
+
+def _next_work(text: str, at: int, folder: str) -> tuple[Work | None, int]:
+    """Give what stands at a place of a text as work, and where it ends; None where its end is not there yet."""
     try:
-        item, end = decoder.raw_decode(text)
-    except (ValueError, RecursionError) as error:  # unfinished, or wrong: its brackets tell
-        end = _end_of_value(text)
-        return (refused(f"An item is no JSON: {type(error).__name__}: {error}"), end) if end else (None, 0)
+        item, end = _DECODER.raw_decode(text, at)
+    except (ValueError, RecursionError):  # unfinished, or wrong: its brackets tell
+        end = _end_of_value(text, at)
+        return (_refused_json(text[at:end]), end) if end else (None, at)
     if end == len(text) and not text.endswith(("}", "]", '"')):
-        return None, 0  # a number may continue
+        return None, at  # a number may continue
     return guarded(partial(work_of_item, folder=folder), item), end
 
 
-def _end_of_value(text: str) -> int:
-    """Give where the brackets that a text begins with are all closed, or a word ends; 0 if it continues."""
-    if not text.startswith(("{", "[")):
-        stop = re.compile(r"[,\]}]").search(text, 1)
+def _refused_json(text: str) -> Work:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return refused(f"An item is no JSON: {type(error).__name__}: {error}")
+    return refused("An item is no JSON.")
+
+
+def _end_of_value(text: str, at: int) -> int:
+    """Give where the brackets that stand at a place are all closed, or a word ends; 0 if it continues."""
+    if not text.startswith(("{", "["), at):
+        stop = re.compile(r"[,\]}]").search(text, at + 1)
         return stop.start() if stop else 0
     depth = 0
-    for sign in _PUNCTUATION.finditer(text):
+    for sign in _PUNCTUATION.finditer(text, at):
         depth += (sign[0] in "{[") - (sign[0] in "}]")
         if not depth:
             return sign.end()
