@@ -30,7 +30,7 @@ LAYERS = [
     {"serve"},
     {"train"},
     {"paper"},
-    {"demo", "xarray", "swipe", "bench"},
+    {"demo", "xarray", "bench"},
     {"notebook"},
     {"cli"},
     {"__main__"},

@@ -6,6 +6,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import attcr
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -27,3 +29,10 @@ def test_it_imports_within_a_second_more_than_torch() -> None:
         took = subprocess.run([sys.executable, "-c", timed], check=True, capture_output=True, text=True).stdout
         best[code] = min(best[code], float(took))
     assert best["from attcr import ATTCR"] < best["import torch"] + 1
+
+
+def test_every_public_name_is_there_and_the_papers_are_not() -> None:
+    code = "import attcr, sys; assert 'torch' not in sys.modules; [getattr(attcr, name) for name in attcr.__all__]"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert {"Slot", "Sensor", "AttcrError", "evaluate", "plan_scene", "restore_scene"} <= set(attcr.__all__)
+    assert not {"AblationConfig", "trace_gates"} & set(dir(attcr))

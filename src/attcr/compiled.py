@@ -25,7 +25,7 @@ class Tokens(ctypes.Structure):
     )
 
 
-class Job(ctypes.Structure):
+class AttentionCall(ctypes.Structure):
     """One run, as kernel.cpp has it. `z` (batch, heads, tokens) is float32 and dense; `threads` is at least 1."""
 
     _fields_ = (
@@ -47,7 +47,7 @@ class Image(ctypes.Structure):
     )
 
 
-class DepthwiseJob(ctypes.Structure):
+class DepthwiseCall(ctypes.Structure):
     """Gradients of a depthwise convolution, as in depthwise.cpp. `weight` and `dweight` are (size^2, channels)."""
 
     _fields_ = (
@@ -58,22 +58,22 @@ class DepthwiseJob(ctypes.Structure):
     )
 
 
-def run(job: Job, width: int) -> None:
-    """Run a job with vectors of `width` floats, LANES or fewer."""
+def run(call: AttentionCall, width: int) -> None:
+    """Run it with vectors of `width` floats, LANES or fewer."""
     assert _library is not None  # LANES said so
-    failed = _library.attcr_run(ctypes.byref(job), width)
+    failed = _library.attcr_run(ctypes.byref(call), width)
     if failed:
-        reason = "there is no memory for it" if failed == 2 else f"heads of {job.dim} numbers were not compiled"
-        shape = (job.batch, job.heads, job.tokens, job.dim)
+        reason = "there is no memory for it" if failed == 2 else f"heads of {call.dim} numbers were not compiled"
+        shape = (call.batch, call.heads, call.tokens, call.dim)
         raise RuntimeError(f"The compiled operator did not run on {shape}: {reason}")
 
 
-def run_depthwise(job: DepthwiseJob, width: int) -> None:
-    """Run a job with vectors of `width` floats, LANES or fewer."""
+def run_depthwise(call: DepthwiseCall, width: int) -> None:
+    """Run it with vectors of `width` floats, LANES or fewer."""
     assert _library is not None  # LANES said so
-    failed = _library.attcr_depthwise(ctypes.byref(job), width)
+    failed = _library.attcr_depthwise(ctypes.byref(call), width)
     if failed:
-        what = f"kernels of {job.size} on {job.channels} channels were not compiled"
+        what = f"kernels of {call.size} on {call.channels} channels were not compiled"
         raise RuntimeError(f"The gradients were not computed: {'there is no memory' if failed == 2 else what}")
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from attcr.bands.spec import shown_bands
 from attcr.errors import ConfigError, ShapeError
-from attcr.extras import needed
+from attcr.extras import need, needed
 from attcr.restore.array import RestoredArray
 from attcr.restore.display import address_of, legend
 from attcr.restore.scene import RestoreResult
@@ -25,6 +25,38 @@ LARGEST = 768
 """Pixels along the longer side of a picture."""
 _COMMON = {"red": ("red", "b04", "b4"), "green": ("green", "b03", "b3"), "blue": ("blue", "b02", "b2")}
 """What the bands of true colour are called in Sentinel-2 and Landsat 8 and 9."""
+
+
+_SCRIPT = """
+function render({ model, el }) {
+  const box = document.createElement("div");
+  box.className = "attcr-swipe";
+  const after = document.createElement("img"), before = document.createElement("img");
+  after.alt = "after"; before.alt = "before"; before.className = "attcr-before";
+  const slider = document.createElement("input");
+  Object.assign(slider, { type: "range", min: 0, max: 100, step: 0.5 });
+  slider.setAttribute("aria-label", "before at the left, after at the right");
+  const draw = () => {
+    after.src = model.get("after"); before.src = model.get("before");
+    slider.value = model.get("position");
+    before.style.clipPath = `inset(0 ${100 - slider.value}% 0 0)`;
+  };
+  slider.addEventListener("input", () => {
+    model.set("position", Number(slider.value)); model.save_changes();
+  });
+  model.on("change", draw);
+  draw();
+  box.append(after, before);
+  el.append(box, slider);
+}
+export default { render };
+"""
+_STYLE = """
+.attcr-swipe { position: relative; max-width: 768px; line-height: 0; }
+.attcr-swipe img { width: 100%; image-rendering: pixelated; }
+.attcr-swipe .attcr-before { position: absolute; left: 0; top: 0; }
+.attcr-swipe + input { width: 100%; max-width: 768px; }
+"""
 
 
 @dataclass(frozen=True)
@@ -53,9 +85,18 @@ class Comparison:
 
     def swipe(self) -> Any:
         """Give a widget that draws a line over both pictures, the first at its left; needs the extra `notebook`."""
-        with needed():
-            from attcr.swipe import Swipe
-        return Swipe(before=_address(self.before), after=_address(self.after))
+        anywidget, traitlets = need("anywidget"), need("traitlets")
+        return type(
+            "Swipe",
+            (anywidget.AnyWidget,),
+            {
+                "_esm": _SCRIPT,
+                "_css": _STYLE,
+                "before": traitlets.Unicode(_address(self.before)).tag(sync=True),
+                "after": traitlets.Unicode(_address(self.after)).tag(sync=True),
+                "position": traitlets.Float(50.0).tag(sync=True),  # of the line, in per cent from the left
+            },
+        )()
 
 
 def show(before: Any, after: Any, *, quality: Any = None, bands: Sequence[int] | None = None) -> Comparison:

@@ -164,7 +164,7 @@ def test_values_become_what_the_slots_want(
 @pytest.mark.parametrize("other", [{"low": 0.1}, {"high": 0.5}, {"span": 2.0}])
 def test_planes_of_another_range_are_refused(other: dict[str, float]) -> None:
     have = [replace(slot, **other) if slot.name == "green" else slot for slot in TRUE_COLOUR.slots]
-    with pytest.raises(ConfigError, match="^green of the images is .* and other numbers"):
+    with pytest.raises(ConfigError, match=r"^green of the images is .* and other numbers"):
         TRUE_COLOUR.pick(have)
     assert TRUE_COLOUR.pick(TRUE_COLOUR.slots[::-1]) == [2, 1, 0]
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 import attcr
 from attcr.networks.attcr import Attention
+from attcr.paper.gates import trace_gates
 
 from .gallery import haze
 from .style import ORANGE, TEXT, save
@@ -125,7 +126,7 @@ def tokens(folder: Path, data: Path) -> None:
 def gates(folder: Path, data: Path) -> None:
     """The gate of stage 2 on real haze: the channel that holds back, and the one that lets through, what is bright."""
     image = haze(data)[0]
-    traced = attcr.trace_gates(attcr.load_model(WEIGHTS), planes(image)[0]).stages[1]
+    traced = trace_gates(attcr.load_model(WEIGHTS), planes(image)[0]).stages[1]
     order = np.argsort(traced.correlation)
     figure = Figure((9.0, 3.1), layout="constrained")
     places = figure.subplots(1, 3)

@@ -7,7 +7,7 @@ MUTANTS = [
         "data/dates.py",
         ("tests/data/test_dates.py",),
         ("least-clear-date", "clearest = min(names", "clearest = max(names"),
-        ("clouds-on-the-clear-date", '!= CLASSES["clear"]] = NOT_SCORED', '!= CLASSES["clear"]] = 0'),
+        ("clouds-on-the-clear-date", '!= CLASS_NUMBERS["clear"]] = NOT_SCORED', '!= CLASS_NUMBERS["clear"]] = 0'),
         ("nodata-scored", "classes[~there] = NOT_SCORED", "classes[~there] = 0"),
         ("nodata-of-one-date", "for image in (cloudy, *dates)])", "for image in (cloudy,)])"),
         (

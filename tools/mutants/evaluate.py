@@ -86,7 +86,7 @@ MUTANTS = [
             "np.where(flat, 1.0, slope), np.where(flat, 0.0, aim",
             "np.where(flat, 0.0, slope), np.where(flat, 0.0, aim",
         ),
-        ("fit-on-thin", 'both = classes == CLASSES["clear"]', 'both = classes == CLASSES["thin"]'),
+        ("fit-on-thin", 'both = classes == CLASS_NUMBERS["clear"]', 'both = classes == CLASS_NUMBERS["thin"]'),
         ("least-clear-one-more", "if int(both.sum()) < LEAST_CLEAR:", "if int(both.sum()) <= LEAST_CLEAR:"),
         ("raw-is-fitted", "        if self.fitted:", "        if True:"),
         ("all-with-unscored", "chosen[EVERY] = classes != NOT_SCORED", "chosen[EVERY] = classes >= 0"),

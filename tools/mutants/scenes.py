@@ -58,7 +58,7 @@ MUTANTS = [
         "scenes/clouds/opaque.py",
         ("tests/scenes/clouds/test_opaque.py",),
         ("sand-is-cloud", "& (darkest >= GREY * brightest)", ""),
-        ("pictures-are-reflectance", "PICTURE_WHITE if sensor.picture else WHITE", "WHITE"),
+        ("pictures-are-reflectance", "WHITE_OF_PICTURES if sensor.picture else WHITE", "WHITE"),
         ("white-is-not-cloud", "(classes > CLEAR) & opaque", "opaque"),
     ),
     *of(

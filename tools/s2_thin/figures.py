@@ -15,7 +15,7 @@ import torch
 
 import attcr
 from attcr.bands.sensors import S2_COMMON, S2_WAVELENGTHS
-from attcr.data.dates import BRIGHTER, CLASSES, MUCH_BRIGHTER, ONE_REFLECTANCE
+from attcr.data.dates import BRIGHTER, CLASS_NUMBERS, MUCH_BRIGHTER, ONE_REFLECTANCE
 from attcr.evaluate.by_class import LEAST_CLEAR
 from attcr.evaluate.figures import new_figure, save_figure
 
@@ -52,10 +52,10 @@ def real(restore: Restorer, root: Path) -> dict[str, Certainty]:
         for pair in restorations(restore, open_set(root, name)):
             out = pair.out
             if name != "haze-20lmr":  # no pixel of the haze is clear
-                if (pair.classes == CLASSES["clear"]).sum() < LEAST_CLEAR:
+                if (pair.classes == CLASS_NUMBERS["clear"]).sum() < LEAST_CLEAR:
                     continue
                 out = pair.fitted()
-            through = pair.scored & (pair.classes != CLASSES["thick"])
+            through = pair.scored & (pair.classes != CLASS_NUMBERS["thick"])
             known[title].add(np.abs(out - pair.clear)[:, through], pair.scale[:, through])
     return known
 

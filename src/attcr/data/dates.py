@@ -19,7 +19,7 @@ from attcr.data.listing import Listing, Lists
 from attcr.data.pairs import Array, Dataset, Sample, Transform, make_sample, read_raster
 from attcr.errors import ConfigError, DataError, DataNotFoundError
 
-CLASSES = {"clear": 0, "thick": 1, "thin": 2, "shadow": 3}
+CLASS_NUMBERS = {"clear": 0, "thick": 1, "thin": 2, "shadow": 3}
 """The numbers of a mask of classes, as CloudSEN12 has them."""
 NOT_SCORED = 255
 """The number of a pixel that has no value in a band of either date, or is not clear on the clear one."""
@@ -138,7 +138,7 @@ class DatedPairs(Dataset[Sample]):
         classes: NDArray[np.uint8] = _read(pair.cloudy.mask)[0].astype(np.uint8)
         for date in pair.clear:
             if date.mask is not None:
-                classes[_read(date.mask)[0] != CLASSES["clear"]] = NOT_SCORED
+                classes[_read(date.mask)[0] != CLASS_NUMBERS["clear"]] = NOT_SCORED
         return classes
 
     def _planes(self, bands: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -163,10 +163,10 @@ def tell_classes(cloudy: Mapping[str, Array], clear: Mapping[str, Array]) -> NDA
     if "cirrus" in cloudy:
         cloud |= cloudy["cirrus"] - clear["cirrus"] > IN_CIRRUS
     dark = np.logical_and.reduce([cloudy[name] < DARKER * clear[name] for name in ("nir", "swir16")])
-    classes = np.full(brighter.shape, CLASSES["clear"], np.uint8)
-    classes[dark] = CLASSES["shadow"]
-    classes[cloud] = CLASSES["thin"]
-    classes[brighter > MUCH_BRIGHTER] = CLASSES["thick"]
+    classes = np.full(brighter.shape, CLASS_NUMBERS["clear"], np.uint8)
+    classes[dark] = CLASS_NUMBERS["shadow"]
+    classes[cloud] = CLASS_NUMBERS["thin"]
+    classes[brighter > MUCH_BRIGHTER] = CLASS_NUMBERS["thick"]
     return classes
 
 
@@ -178,7 +178,7 @@ def find_cloudsen12(root: Path) -> list[DatedPair]:
     pairs = []
     for names in places.values():
         dates = {name: _native(root, name) for name in names}
-        cloud = {name: float((_read(root / f"{name}_mask.tif") != CLASSES["clear"]).mean()) for name in names}
+        cloud = {name: float((_read(root / f"{name}_mask.tif") != CLASS_NUMBERS["clear"]).mean()) for name in names}
         clearest = min(names, key=lambda name: cloud[name])
         pairs += [DatedPair(name, dates[name], (dates[clearest],)) for name in names if name != clearest]
     return pairs

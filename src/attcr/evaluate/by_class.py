@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attcr.data.dates import CLASSES, NOT_SCORED
+from attcr.data.dates import CLASS_NUMBERS, NOT_SCORED
 from attcr.errors import ShapeError
 from attcr.evaluate.protocols import Array, Metric, spectral_angles
 
@@ -69,11 +69,11 @@ class ClassProtocol:
                 f"{image.shape}, the reference {clear.shape}, the classes {classes.shape}."
             )
         if self.fitted:
-            both = classes == CLASSES["clear"]
+            both = classes == CLASS_NUMBERS["clear"]
             if int(both.sum()) < LEAST_CLEAR:
                 return {}
             image = fit_to(image, clear, both)
-        chosen = {name: classes == number for name, number in CLASSES.items()}
+        chosen = {name: classes == number for name, number in CLASS_NUMBERS.items()}
         chosen[EVERY] = classes != NOT_SCORED
         return {
             name: _errors(image[:, where], clear[:, where], bands)

@@ -110,7 +110,7 @@ def run_compiled(grad: Tensor, x: Tensor, weight: Tensor, *, width: int, threads
     strides = (height * columns * channels, columns * channels, channels)
     kernel = weight.reshape(channels, size * size).T.contiguous().float()
     sums = torch.empty_like(kernel)
-    job = compiled.DepthwiseJob(
+    job = compiled.DepthwiseCall(
         **{name: compiled.Image(one.data_ptr(), *strides) for name, one in seen.items()},
         weight=kernel.data_ptr(),
         dweight=sums.data_ptr(),

@@ -80,7 +80,7 @@ def _run(tensors: dict[str, Tensor], z: Tensor, *, width: int | None = None, thr
     """Run the kernel on tensors named as in its job, with vectors of `width` floats."""
     q = tensors["q"]
     batch, heads, tokens, dim = q.shape
-    job = compiled.Job(
+    job = compiled.AttentionCall(
         **{name: compiled.Tokens(x.data_ptr(), *x.stride()[:3]) for name, x in tensors.items()},
         z=z.data_ptr(),
         batch=batch,

@@ -146,7 +146,7 @@ class Attend(openvino.Op):  # type: ignore[misc]
             return compiled.Tokens(start + after * size, tokens * wide, dim, wide)
 
         for scale, both in enumerate(given):
-            job = compiled.Job(
+            job = compiled.AttentionCall(
                 q=laid(queries, channels),
                 k=laid(both, 2 * channels),
                 v=laid(both, 2 * channels, after=channels),

@@ -13,7 +13,7 @@ from attcr.scenes.clouds.masks import CLEAR, CLOUD, THICK, THIN, Classes
 WHITE = 0.35
 """Cloud is opaque from this reflectance in red, green and blue. On SEN12MS-CR's pairs, fine detail of the cloudy image
 has a correlation of 0.1 with the ground just below this value, and none above."""
-PICTURE_WHITE = 0.95
+WHITE_OF_PICTURES = 0.95
 """The same for pictures, whose white is about this reflectance."""
 GREY = 0.8
 """A pixel is grey if the darkest of the three over the brightest is at least this; bright sand is below."""
@@ -26,7 +26,7 @@ def is_opaque(values: NDArray[Any], sensor: Sensor) -> NDArray[np.bool_]:
     """
     seen = sensor.to_reflectance(values)
     darkest, brightest = seen.min(axis=0), seen.max(axis=0)
-    white = PICTURE_WHITE if sensor.picture else WHITE
+    white = WHITE_OF_PICTURES if sensor.picture else WHITE
     opaque: NDArray[np.bool_] = (darkest >= white) & (darkest >= GREY * brightest)
     return opaque
 
