@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.references.cells import Cells
-from attcr.references.evidence import Evidence
+from attcr.references.check import Evidence
+from attcr.references.harmonise import Cells
 
 Float32 = NDArray[np.float32]
 

@@ -13,7 +13,7 @@ import numpy as np
 from attcr.errors import ConfigError, ShapeError
 from attcr.extras import needed
 from attcr.predict import Predictor, open_predictor
-from attcr.references.corrector import ReferenceNetwork
+from attcr.references.correct import Corrector
 from attcr.restore.array import restore_array, restore_tiles
 from attcr.restore.options import RestoreOptions
 from attcr.restore.walk import Array
@@ -177,11 +177,11 @@ def _fill_one(
     when: Sequence[int],
     at: int,
     options: RestoreOptions,
-    network: ReferenceNetwork | None,
+    network: Corrector | None,
 ) -> tuple[Array, Array, Array]:
-    from attcr.restore.stack import fill_date
+    from attcr.restore.stack import fill_image
 
-    filled = fill_date(list(images), list(clouds), when, at, options, network)
+    filled = fill_image(list(images), list(clouds), when, at, options, network)
     return filled.image, filled.quality, filled.days
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from rasterio.warp import transform_geom
 
-from attcr.references.candidates import (
+from attcr.references.choose import (
     Candidate,
     Wanted,
     box_around,
     candidate_of,
-    choose,
+    choose_candidates,
     coarse_shape,
     rank,
     read_mask,
@@ -51,7 +51,7 @@ def test_what_cannot_be_read_is_passed_over_and_a_few_times_as_many_as_wanted_ar
         return None if one.id == "d1" else np.ones((10, 10), np.float32)
 
     ranked = [candidate(days) for days in range(1, 20)]
-    assert [one.id for one in choose(wanted(profile), ranked, 1, look_at)] == ["d2"]
+    assert [one.id for one in choose_candidates(wanted(profile), ranked, 1, look_at)] == ["d2"]
     assert looked == ["d1", "d2", "d3", "d4", "d5"]
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 
-from attcr.references.check import self_check
-from attcr.references.harmonise import METHODS, Seen
+from attcr.references.check import MOST_SAMPLES, Evidence, self_check
+from attcr.references.harmonise import METHODS, Cells
 from fake_dates import a_gap, evidence_of, ground
 
 
@@ -14,7 +14,7 @@ def test_the_best_method_on_hidden_ground_is_best_in_the_gap_and_its_error_is_fo
     checked = self_check(evidence)
     rows, cols = np.nonzero(gap)
     true = {
-        name: np.abs(method(Seen.of(evidence))(reference[:, gap], rows, cols) - target[:, gap]).mean()
+        name: np.abs(method(evidence.seen())(reference[:, gap], rows, cols) - target[:, gap]).mean()
         for name, method in METHODS.items()
     }
     assert checked.method == min(true, key=lambda name: true[name]) == "regression"
@@ -53,3 +53,40 @@ def test_what_little_is_left_between_clouds_does_not_set_the_tones() -> None:
         checked = self_check(evidence_of(reference, shadow, gap))
         assert checked.method in methods
         assert set(checked.errors) <= methods
+
+
+def test_sums_are_those_of_the_pixels_that_are_clear_in_both() -> None:
+    reference, target, gap = ground(seed=1), ground(seed=2), a_gap()
+    evidence = evidence_of(reference, target, gap)
+    clear = ~gap
+    totals = evidence.sums.sum(axis=(1, 2))
+    wanted = [clear.sum(), *reference[:, clear].sum(1), *target[:, clear].sum(1)]
+    r, t = reference[:, clear].astype(float), target[:, clear].astype(float)
+    wanted += [(r[i] * r[j]).sum() for i in range(3) for j in range(i, 3)]
+    wanted += [(r[i] * t[j]).sum() for i in range(3) for j in range(3)]
+    np.testing.assert_allclose(totals, wanted, rtol=1e-5)
+    assert evidence.gaps.sum() == gap.sum()
+
+
+def test_it_does_not_matter_how_the_rows_came_in() -> None:
+    reference, target, gap = ground(seed=1), ground(seed=2), a_gap()
+    whole = evidence_of(reference, target, gap)
+    parts = Evidence(Cells.over(*gap.shape), 3)
+    for top, bottom in ((0, 32), (32, 48), (48, 96)):
+        rows = slice(top, bottom)
+        parts.add(top, reference[:, rows], target[:, rows], ~gap[rows], gap[rows])
+    assert np.array_equal(parts.sums, whole.sums)
+    assert np.array_equal(parts.sample().target, whole.sample().target)
+    assert np.array_equal(parts.sample().rows, whole.sample().rows)
+
+
+def test_of_a_large_image_every_nth_pixel_is_kept() -> None:
+    evidence = Evidence(Cells.over(1024, 1600), 1)
+    values = np.arange(1024 * 1600, dtype=np.float32).reshape(1, 1024, 1600)
+    for top in range(0, 1024, 16):
+        rows = values[:, top : top + 16]
+        evidence.add(top, rows, rows, np.ones((16, 1600), bool), np.zeros((16, 1600), bool))
+    sample = evidence.sample()
+    assert MOST_SAMPLES / 4 < len(sample) <= MOST_SAMPLES
+    assert np.array_equal(sample.reference[0], values[0, sample.rows, sample.cols])
+    assert set(np.diff(np.unique(sample.rows))) == {3}

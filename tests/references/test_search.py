@@ -143,7 +143,7 @@ def test_a_resumed_run_takes_the_references_that_were_found_before(
     def never(*_: Any, **__: Any) -> Any:
         raise AssertionError("it was searched again")
 
-    monkeypatch.setattr("attcr.references.search.search_items", never)
+    monkeypatch.setattr("attcr.scenes.pystac_client.search_items", never)
     result = catalog.restore("out.tif", resume=True)
     assert result.resumed_row > 0
     assert result.references == whole.references

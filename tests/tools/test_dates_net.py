@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from attcr.references import planes
+from attcr.references import correct as planes
 
 pytest.importorskip("scipy")
 ROOT = Path(__file__).parents[2]

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from attcr.references.cells import Float32
-from attcr.references.harmonise import Kinds
+from attcr.references.harmonise import Float32, Kinds
 
 # Change of the logarithm of reflectance by wavelength in nm: with more green leaves, with more water in the ground,
 # and brighter.

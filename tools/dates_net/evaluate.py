@@ -30,12 +30,9 @@ from attcr.evaluate.gaps import (
     score_window,
 )
 from attcr.files import sha256
-from attcr.references.cells import Cells, Float32
-from attcr.references.correct import Corrector, Pair
-from attcr.references.corrector import open_corrector
-from attcr.references.evidence import Evidence
-from attcr.references.harmonise import Seen, regression
-from attcr.references.planes import see
+from attcr.references.check import Evidence
+from attcr.references.correct import Corrector, Pair, open_corrector, see
+from attcr.references.harmonise import Cells, Float32, regression
 
 TEN = (1, 2, 3, 4, 5, 6, 7, 8, 11, 12)
 ALL = tuple(range(len(S2_L1C_BANDS)))
@@ -108,7 +105,7 @@ def score(network: Corrector, case: Case) -> tuple[Window, dict[str, float]]:
     window = score_window(case.target, case.reference, case.gap, valid, nir_red, network)
     evidence = Evidence(Cells.over(*case.clear.shape), len(case.target))
     evidence.add(0, case.reference, case.target, case.clear, case.gap)
-    base = Pair(0, 0, case.target, case.reference, case.clear, case.gap).harmonised(regression(Seen.of(evidence)))
+    base = Pair(0, 0, case.target, case.reference, case.clear, case.gap).harmonised(regression(evidence.seen()))
     view = see(case.target, base, case.reference, case.clear, case.gap, case.bands)
     out = network.network(view.planes[None])[0]
     better = view.corrected(out, base, case.bands)

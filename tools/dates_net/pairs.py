@@ -11,7 +11,7 @@ from scipy import ndimage
 from tools.s2_thin.clear import _patches_held_out, held_out
 
 from attcr.bands.sensors import S2_L1C_BANDS, S2_WAVELENGTHS
-from attcr.references.cells import Float32
+from attcr.references.harmonise import Float32
 
 from .change import another_date
 

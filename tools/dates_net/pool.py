@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.evaluate.gaps import COVER, draw_gap
-from attcr.references.cells import Cells, Float32
-from attcr.references.evidence import Evidence
-from attcr.references.harmonise import Seen, regression
+from attcr.references.check import Evidence
+from attcr.references.harmonise import Cells, Float32, regression
 
 from .pairs import Pair, Pairs
 
@@ -69,7 +68,7 @@ def harmonised(target: Float32, reference: Float32, clear: NDArray[np.bool_], ga
     evidence = Evidence(Cells.over(*clear.shape), len(target))
     evidence.add(0, reference, target, clear, gap)
     rows, cols = (index.ravel() for index in np.indices(clear.shape))
-    fitted = regression(Seen.of(evidence))(reference.reshape(len(reference), -1), rows, cols)
+    fitted = regression(evidence.seen())(reference.reshape(len(reference), -1), rows, cols)
     return np.clip(fitted, -0.2, 2).reshape(reference.shape).astype(np.float32)
 
 

@@ -24,7 +24,7 @@ from attcr import ATTCR, ATTCRConfig, save_model
 from attcr.bands.spec import OTHER_DATES
 from attcr.files import replacing
 from attcr.predict import multiplies_bfloat16
-from attcr.references.planes import BANDS, PLANES, see
+from attcr.references.correct import BANDS, PLANES, see
 
 from .pool import Sample
 

@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 from attcr.bands.sensors import SENTINEL2_L1C
 from attcr.errors import DataError, DataNotFoundError
 from attcr.extras import needed
-from attcr.references.cells import Cells, Float32
-from attcr.references.correct import SHARES, Corrector, Pair, Tiles, with_network
-from attcr.references.corrector import open_corrector
-from attcr.references.evidence import Evidence
-from attcr.references.fill import Tuned, compose, meet_border, tune
-from attcr.references.harmonise import METHODS, Seen, window_fit
+from attcr.references.check import Evidence
+from attcr.references.correct import SHARES, Corrector, Pair, open_corrector, with_network
+from attcr.references.fill import Shown, Tuned, compose, meet_border, tune
+from attcr.references.harmonise import METHODS, Cells, Float32, window_fit
+from attcr.scenes.tiles import grid
 
 WINDOW = 256
 """Pixels along a window."""
@@ -150,12 +149,12 @@ def score_window(
     evidence = Evidence(Cells.over(*gap.shape), len(target))
     evidence.add(0, reference, target, clear, inside)
     rows, cols = np.nonzero(inside)
-    here, seen = reference[:, inside], Seen.of(evidence)
+    here, seen = reference[:, inside], evidence.seen()
     filled = {name: method(seen)(here, rows, cols) for name, method in METHODS.items()}
     filled["window of 65 px"] = window_fit(reference, target, clear)[:, inside]
     filled["mean of the clear part"] = np.broadcast_to(target[:, clear].mean(axis=1)[:, None], here.shape)
     tuned = tune(evidence)
-    composed = compose([tuned], [reference], [valid], valid, 0)
+    composed = compose([tuned], [Shown(reference, valid)], valid, 0)
     filled[OURS] = meet_border(composed, target, clear)[:, inside]
     if network:
         filled[CLASSICAL] = filled[OURS]
@@ -173,12 +172,11 @@ def score_window(
 
 def _corrected(tuned: Tuned, evidence: Evidence, pair: Pair, network: Corrector) -> tuple[Tuned, Float32]:
     """Give a reference with what the self-check says of the network, and the gap as the network fills it."""
-    height, width = pair.gap.shape
-    tiles = Tiles([slice(0, height)], [slice(0, width)], lambda rows: pair)
-    base = pair.harmonised(METHODS["regression"](Seen.of(evidence)))
+    whole = grid(*pair.gap.shape, tile=max(pair.gap.shape), overlap=0)
+    base = pair.harmonised(METHODS["regression"](evidence.seen()))
     (better,) = network.correct([pair], [base])
     base[network.corrected] = better
-    return with_network(tuned, evidence, network, tiles), base[:, pair.gap]
+    return with_network(tuned, evidence, network, whole, lambda top, bottom: pair), base[:, pair.gap]
 
 
 def _ndvi(values: Float32, nir_red: tuple[int, int]) -> Float32:

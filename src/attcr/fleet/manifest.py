@@ -28,7 +28,7 @@ from attcr.addresses import hide_secrets, is_local, redact
 from attcr.errors import ManifestError
 from attcr.files import replacing
 from attcr.fleet.store import open_bucket, split_url
-from attcr.references.corrector import network_sha256
+from attcr.references.correct import network_sha256
 
 ROWS_AT_ONCE = 4096
 ID_SHOWN = 4000

@@ -23,17 +23,17 @@ from attcr.errors import AttcrError, ManifestError, SceneError
 from attcr.fleet.manifest import Work, default_id, guarded, list_bucket, work_of_href, work_of_item, write_manifest
 from attcr.fleet.store import split_url
 from attcr.predict import open_predictor
-from attcr.references.candidates import (
+from attcr.references.choose import (
     Candidate,
-    Share,
     Wanted,
     candidate_of,
-    choose,
+    choose_candidates,
     few_requests,
     look,
     rank,
     read_mask,
 )
+from attcr.references.harmonise import Float32
 from attcr.restore.options import RestoreOptions
 from attcr.scenes.clouds.masks import CLEAR
 from attcr.scenes.dataset import gdal
@@ -97,7 +97,7 @@ def search_with_references(
     for one in known:
         if one is not None:
             by_tile.setdefault(one.tile, []).append(one)
-    shares: dict[tuple[str, str], Share | None] = {}
+    shares: dict[tuple[str, str], Float32 | None] = {}
     for item, one in zip(items, known, strict=True):
         if one is not None and ((first and one.taken < first) or (last and one.taken > last)):
             continue
@@ -112,7 +112,7 @@ def search_with_references(
 def _references_of(
     scene: Candidate,
     candidates: Sequence[Candidate],
-    shares: dict[tuple[str, str], Share | None],
+    shares: dict[tuple[str, str], Float32 | None],
     most: int,
     days: int,
 ) -> list[str]:
@@ -126,7 +126,7 @@ def _references_of(
         return []  # whoever runs the scene says what is wrong with it
     grid = f"{profile.crs} {tuple(profile.transform)} {profile.height} {profile.width}"
 
-    def seen(one: Candidate, _: Profile) -> Share | None:
+    def seen(one: Candidate, _: Profile) -> Float32 | None:
         if (one.href, grid) not in shares:
             with gdal():
                 shares[one.href, grid] = look(one, profile)
@@ -136,7 +136,7 @@ def _references_of(
     wanted = Wanted(scene.id, scene.taken, scene.tile, profile, np.asarray(data & (classes > CLEAR)))
     if not wanted.cloud.any():
         return []
-    return [one.href for one in choose(wanted, rank(wanted, candidates, days), most, seen)]
+    return [one.href for one in choose_candidates(wanted, rank(wanted, candidates, days), most, seen)]
 
 
 def _moment(text: str) -> datetime_type | None:

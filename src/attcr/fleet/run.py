@@ -41,7 +41,7 @@ from attcr.fleet.plan import megapixels_of
 from attcr.fleet.store import Scratch, Store, open_bucket, split_url, sweep
 from attcr.fleet.worker import Job, SceneWorker, block_key
 from attcr.predict import EXPORTED
-from attcr.references.corrector import network_sha256
+from attcr.references.correct import network_sha256
 from attcr.restore.options import RestoreOptions
 from attcr.weights import find_weights
 

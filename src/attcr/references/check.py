@@ -1,31 +1,124 @@
-"""The self-check: hide clear parts of the scene itself, fill them by each method, and find the best method."""
+"""The self-check: hide clear parts of the scene itself, fill them by each method, and find the best method.
+
+It works on evidence: what a reference and the target show together where both are clear.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.extras import needed
-from attcr.references.cells import Array, Float64
-from attcr.references.evidence import Evidence, Sample
-from attcr.references.harmonise import METHODS, Harmoniser, Seen
+from attcr.extras import need
+from attcr.references.harmonise import METHODS, Array, Cells, Float32, Float64, Harmoniser, Sample, Seen
 
+MOST_SAMPLES = 400_000
+"""About the most pixels that are kept of a reference and the target."""
 SHIFTS = ((0.5, 0.5), (0.25, 0.6), (0.7, 0.2))
 """How far the gaps are moved, as parts of the image, to hide clear cells in their shape."""
 MOST_HIDDEN = 0.5
 """The largest part of the clear cells that is hidden at once."""
-FARTHEST = 8
+FARTHEST_CELL = 8
 """Distance from clear ground, in cells, beyond which errors are counted together."""
 LEAST_PIXELS = 64
 """The fewest hidden pixels that say anything about a method."""
-SOME, MUCH = 0.05, 0.1
-"""Part of the image that must be clear in both dates for any fit, and for more than one linear fit for each band.
+SOME_CLEAR, MUCH_CLEAR = 0.05, 0.1
+"""Part of the image that must be clear in both for any fit, and for more than one linear fit for each band.
 
 The little ground that is left between clouds is often in their shadow: a fit there would be worse than none."""
 SIMPLE = ("line", "histogram", "copied")
+
+
+@dataclass
+class Evidence:
+    """What a reference and the target show together, gathered from blocks of rows."""
+
+    cells: Cells
+    bands: int
+    sums: Float64 = field(init=False)
+    """Of each cell, as `Seen` has them."""
+    gaps: Float64 = field(init=False)
+    """Pixels to fill in each cell."""
+    _parts: list[Sample] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        planes = 1 + 2 * self.bands + self.bands * (self.bands + 1) // 2 + self.bands**2
+        self.sums = np.zeros((planes, *self.cells.shape))
+        self.gaps = np.zeros(self.cells.shape)
+        pixels = self.cells.height * self.cells.width
+        self._step = max(int(np.ceil(np.sqrt(pixels / MOST_SAMPLES))), 1)
+
+    @property
+    def common(self) -> float:
+        """Part of the image that is clear in both."""
+        return float(self.sums[0].sum() / (self.cells.height * self.cells.width))
+
+    def add(
+        self, top: int, reference: Float32, target: Float32, clear: NDArray[np.bool_], gap: NDArray[np.bool_]
+    ) -> None:
+        """Add rows from `top` on, the first of a row of cells: images (C, h, W), clear in both, and gaps (h, W)."""
+        size = self.cells.size
+        for first in range(0, clear.shape[0], size):
+            rows = slice(first, first + size)
+            self._add_row_of_cells((top + first) // size, reference[:, rows], target[:, rows], clear[rows], gap[rows])
+        self._keep(top, reference, target, clear)
+
+    def _add_row_of_cells(self, row: int, reference: Float32, target: Float32, clear: Array, gap: Array) -> None:
+        self.gaps[row] = self.cells.sums(gap[None])[0, 0]
+        if not clear.any():
+            return
+        seen = np.where(clear, reference, 0)
+        meant = np.where(clear, target, 0)
+        planes = [clear[None], seen, meant]
+        planes += [seen[i] * seen[i:] for i in range(self.bands)]
+        planes += [seen[i] * meant for i in range(self.bands)]
+        at = 0
+        for some in planes:
+            self.sums[at : at + len(some), row] = self.cells.sums(some)[:, 0]
+            at += len(some)
+
+    def _keep(self, top: int, reference: Float32, target: Float32, clear: Array) -> None:
+        step = self._step
+        first = -top % step
+        rows, cols = np.nonzero(clear[first::step, ::step])
+        rows, cols = rows * step + first, cols * step
+        self._parts.append(Sample(rows + top, cols, reference[:, rows, cols], target[:, rows, cols]))
+
+    def sample(self) -> Sample:
+        """Give the pixels that were kept, those on every n-th row and column."""
+        parts = self._parts
+        joined = Sample(
+            np.concatenate([part.rows for part in parts]),
+            np.concatenate([part.cols for part in parts]),
+            np.concatenate([part.reference for part in parts], axis=1),
+            np.concatenate([part.target for part in parts], axis=1),
+        )
+        self._parts = [joined]
+        return joined
+
+    def seen(self, hidden: NDArray[np.bool_] | None = None) -> Seen:
+        """Give what the methods fit on, except for hidden cells."""
+        sample = self.sample()
+        if hidden is None:
+            return Seen(self.cells, self.sums, sample)
+        rows, cols = self.cells.of(sample.rows, sample.cols)
+        return Seen(self.cells, np.where(hidden, 0, self.sums), sample.where(~hidden[rows, cols]))
+
+    def gap_cells(self) -> NDArray[np.bool_]:
+        """Say which cells are mostly gap; where none is, which cells have any gap."""
+        gap: NDArray[np.bool_] = self.gaps > 0.5 * self.cells.size**2
+        return gap if gap.any() else self.gaps > 0
+
+    def hidden_cells(self) -> Iterator[NDArray[np.bool_]]:
+        """Give several choices of clear cells to hide, in the shape of the gaps; some clear cells are always left."""
+        clear = self.sums[0] >= 0.5 * np.maximum(self.sums[0].max(), 1)
+        gap = self.gap_cells()
+        for down, across in SHIFTS:
+            hidden = _moved(gap, clear, down, across)
+            if hidden.any() and (clear & ~hidden).any():
+                yield hidden
 
 
 @dataclass(frozen=True)
@@ -47,55 +140,31 @@ def self_check(evidence: Evidence, methods: Sequence[str] = tuple(METHODS)) -> C
 
     The errors are weighted by the distance to clear ground, so that each distance counts as much as in the gaps.
     """
-    if evidence.common < SOME:
+    if evidence.common < SOME_CLEAR:
         return Checked("copied", float("nan"), {}, 0)
-    if evidence.common < MUCH:
+    if evidence.common < MUCH_CLEAR:
         methods = [name for name in methods if name in SIMPLE] or list(methods)
-    gap = _gap_cells(evidence)
-    wanted = np.bincount(_distances(~gap)[gap], minlength=FARTHEST + 1).astype(np.float64)
-    errors = {name: np.zeros(FARTHEST + 1) for name in methods}
-    counts = np.zeros(FARTHEST + 1)
+    gap = evidence.gap_cells()
+    wanted = np.bincount(cells_to(~gap)[gap], minlength=FARTHEST_CELL + 1).astype(np.float64)
+    errors = {name: np.zeros(FARTHEST_CELL + 1) for name in methods}
+    counts = np.zeros(FARTHEST_CELL + 1)
     sample = evidence.sample()
     places = evidence.cells.of(sample.rows, sample.cols)
-    for hidden in hidden_cells(evidence):
+    for hidden in evidence.hidden_cells():
         here = hidden[places]
-        tried = sample.where(here)
-        if not len(tried):
+        tried, seen = sample.where(here), evidence.seen(hidden)
+        if not len(tried) or len(seen.sample) < LEAST_PIXELS:
             continue
-        near = _distances(~hidden)[places][here]
-        seen = Seen.of(evidence, hidden)
-        if len(seen.sample) < LEAST_PIXELS:
-            continue
-        counts += np.bincount(near, minlength=FARTHEST + 1)
+        near = cells_to(~hidden)[places][here]
+        counts += np.bincount(near, minlength=FARTHEST_CELL + 1)
         for name in methods:
-            errors[name] += np.bincount(near, _errors(METHODS[name](seen), tried), FARTHEST + 1)
+            errors[name] += np.bincount(near, _errors(METHODS[name](seen), tried), FARTHEST_CELL + 1)
     total = int(counts.sum())
     if total < LEAST_PIXELS:
         return Checked("line" if len(sample) >= LEAST_PIXELS else "copied", float("nan"), {}, total)
     expected = {name: _expected(sums, counts, wanted) for name, sums in errors.items()}
     best = min(expected, key=lambda name: expected[name])
     return Checked(best, expected[best], expected, total)
-
-
-def hidden_cells(evidence: Evidence) -> Iterator[NDArray[np.bool_]]:
-    """Give several choices of clear cells to hide, in the shape of the gaps; some clear cells are always left."""
-    clear = evidence.sums[0] >= 0.5 * np.maximum(evidence.sums[0].max(), 1)
-    gap = _gap_cells(evidence)
-    for down, across in SHIFTS:
-        hidden = _moved(gap, clear, down, across)
-        if hidden.any() and (clear & ~hidden).any():
-            yield hidden
-
-
-def _gap_cells(evidence: Evidence) -> NDArray[np.bool_]:
-    """Say which cells are mostly gap; where none is, which cells have any gap."""
-    gap: NDArray[np.bool_] = evidence.gaps > 0.5 * evidence.cells.size**2
-    return gap if gap.any() else evidence.gaps > 0
-
-
-def cells_to_gap(evidence: Evidence) -> NDArray[np.intp]:
-    """Give each cell's distance, in cells, to the nearest cell with a gap; FARTHEST at most."""
-    return _distances(evidence.gaps > 0)
 
 
 def _errors(harmonise: Harmoniser, tried: Sample) -> Array:
@@ -120,14 +189,12 @@ def _moved(gap: NDArray[np.bool_], clear: NDArray[np.bool_], down: float, across
     return moved
 
 
-def _distances(clear: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Give each cell's distance, in cells, to the nearest clear cell; FARTHEST at most."""
-    with needed():
-        from scipy.ndimage import distance_transform_cdt
-    if not clear.any():
-        return np.full(clear.shape, FARTHEST, np.intp)
-    found: NDArray[np.intp] = np.minimum(distance_transform_cdt(~clear, "chessboard"), FARTHEST).astype(np.intp)
-    return found
+def cells_to(chosen: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Give each cell's distance, in cells, to the nearest chosen one; FARTHEST_CELL at most."""
+    if not chosen.any():
+        return np.full(chosen.shape, FARTHEST_CELL, np.intp)
+    distances: Array = need("scipy.ndimage").distance_transform_cdt(~chosen, "chessboard")
+    return np.minimum(distances, FARTHEST_CELL).astype(np.intp)
 
 
 def _expected(sums: Float64, counts: Float64, wanted: Float64) -> float:

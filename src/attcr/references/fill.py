@@ -1,18 +1,22 @@
-"""Fill gaps from harmonised references: the best reference at each pixel, without visible borders."""
+"""Fill gaps from harmonised references, without visible borders, and find what a mask missed beside a gap.
+
+A clear pixel that is far brighter or far darker than in a reference may have changed. Where it touches a gap, it is
+more likely under the same cloud, in its fringe or its shadow. So gaps grow into such pixels, up to a limit. Thin cloud
+that gaps mostly surround becomes gap as well, so that no restored islands are left inside filled ground.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.extras import needed
-from attcr.references.cells import Array, Float32
-from attcr.references.check import Checked, self_check
-from attcr.references.evidence import Evidence
-from attcr.references.harmonise import METHODS, Harmoniser, Seen
+from attcr.extras import need
+from attcr.references.check import SOME_CLEAR, Checked, Evidence, cells_to, self_check
+from attcr.references.harmonise import METHODS, Array, Float32, Harmoniser, copied, regression
 
 EDGE = 24
 """Pixels from its own clouds and edge over which a reference gains weight: the edges of masks are seldom clear."""
@@ -20,16 +24,35 @@ PREFERENCE = 4
 """A reference weighs its expected error to the power of minus this: small errors are strongly preferred."""
 CERTAIN = 1e-3
 """Expected error below which references count as equally good."""
-UNKNOWN = 0.05
+UNKNOWN_ERROR = 0.05
 """The expected error of a reference that shares no clear ground with the target."""
-SOFT = 8.0
+BORDER_SOFT = 8.0
 """Standard deviation, in pixels, of the neighbourhood over which the step at a border is measured."""
 LARGEST_STEP = 0.05
 """The largest reflectance by which values at a border are moved."""
-REACH = int(4 * SOFT + 0.5)
+BORDER_REACH = int(4 * BORDER_SOFT + 0.5)
 """How far from a gap, in pixels, values affect its border."""
-MARGIN = EDGE + 1 + REACH
-"""Rows that are needed above and below, so that the result does not depend on where strips end."""
+FILL_MARGIN = EDGE + 1 + BORDER_REACH
+"""Rows that filling needs above and below, so that the result does not depend on where strips end."""
+
+LARGEST_GROWTH = 48
+"""The most pixels by which a gap grows."""
+NEAR_CELLS = 3
+"""Cells around gaps that tones are not learnt from: what the mask missed lies there."""
+TIMES_EXPECTED, LEAST_CHANGE = 3.0, 0.02
+"""A difference is suspicious beyond so many expected errors, and beyond this reflectance."""
+COPIED_ERROR = 0.02
+"""The expected error of a reference that is taken as it is."""
+AROUND = 97
+"""Pixels along the square around a pixel under thin cloud that decides whether gaps surround it."""
+CHANGE_SOFT = 1.5
+"""Standard deviation, in pixels, of the neighbourhood over which a difference is averaged."""
+GREY = 0.6
+"""The least that a cloud adds in the blue, relative to the red; bare soil is brighter in the red."""
+SHADE = 0.85
+"""The largest part of the near infrared that is left in a shadow."""
+GROWTH_MARGIN = LARGEST_GROWTH + AROUND // 2 + int(3 * CHANGE_SOFT + 0.5) + 1
+"""Rows that growing needs above and below, so that the result does not depend on where blocks end."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +81,7 @@ class Tuned:
         """Its expected mean absolute error, in reflectance."""
         if self.corrected:
             return self.corrected.error
-        return UNKNOWN if np.isnan(self.checked.error) else self.checked.error
+        return UNKNOWN_ERROR if np.isnan(self.checked.error) else self.checked.error
 
     @property
     def preference(self) -> float:
@@ -69,7 +92,17 @@ class Tuned:
 def tune(evidence: Evidence, methods: Sequence[str] = tuple(METHODS)) -> Tuned:
     """Choose the best method by the self-check, and fit it on all the evidence."""
     checked = self_check(evidence, methods)
-    return Tuned(METHODS[checked.method](Seen.of(evidence)), checked)
+    return Tuned(METHODS[checked.method](evidence.seen()), checked)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Rows as one reference shows them."""
+
+    values: Float32
+    """Reflectance (C, h, W)."""
+    clear: NDArray[np.bool_]
+    """(h, W): where it is clear."""
 
 
 @dataclass(frozen=True)
@@ -102,33 +135,29 @@ class Filled:
 
 def compose(
     references: Sequence[Tuned],
-    values: Sequence[Float32],
-    clear: Sequence[NDArray[np.bool_]],
+    shown: Sequence[Shown],
     wanted: NDArray[np.bool_],
     top: int,
     added: Sequence[Added | None] = (),
 ) -> Filled:
-    """Give the wanted pixels (h, W) of rows from `top` on, from references (C, h, W) and where each is clear.
+    """Give the wanted pixels (h, W) of rows from `top` on, from the references.
 
     The weights of references change gradually, so that no border shows between two of them.
     """
-    bands, height, width = values[0].shape
-    total = np.zeros((bands, height, width), np.float32)
-    weights = np.zeros((height, width), np.float32)
-    best = np.zeros((height, width), np.float32)
-    number = np.zeros((height, width), np.int16)
+    total = np.zeros_like(shown[0].values, np.float32)
+    weights, best = np.zeros(wanted.shape, np.float32), np.zeros(wanted.shape, np.float32)
+    number = np.zeros(wanted.shape, np.int16)
     network = next((one for one in added if one), None)
-    shares = np.zeros((height, width), np.float32) if network else None
-    for i, (reference, seen, sound) in enumerate(zip(references, values, clear, strict=True), 1):
-        rows, cols = np.nonzero(wanted & sound)
+    shares = np.zeros(wanted.shape, np.float32) if network else None
+    for i, (reference, seen) in enumerate(zip(references, shown, strict=True), 1):
+        rows, cols = np.nonzero(wanted & seen.clear)
         if not len(rows):
             continue
-        weight = _inwards(sound)[rows, cols] * np.float32(reference.preference)
-        total[:, rows, cols] += weight * reference.harmonise(seen[:, rows, cols], rows + top, cols)
+        weight = _inwards(seen.clear)[rows, cols] * np.float32(reference.preference)
+        total[:, rows, cols] += weight * reference.harmonise(seen.values[:, rows, cols], rows + top, cols)
         more = added[i - 1] if added else None
         if more and shares is not None:
-            below = more.top + len(more.share)
-            inside = (rows >= more.top) & (rows < below)
+            inside = (rows >= more.top) & (rows < more.top + len(more.share))
             down, across = rows[inside], cols[inside]
             place = (down - more.top, across)
             for band, plane in zip(more.bands, more.values, strict=True):
@@ -147,10 +176,8 @@ def _inwards(clear: NDArray[np.bool_]) -> Float32:
     """Give each pixel's weight by its distance to what is not clear: a little at the edge, 1 from EDGE on."""
     if clear.all():
         return np.ones(clear.shape, np.float32)
-    with needed():
-        from scipy.ndimage import distance_transform_edt
-    weights: Float32 = np.clip(distance_transform_edt(clear) / EDGE, 0, 1).astype(np.float32)
-    return weights
+    distance: Array = need("scipy.ndimage").distance_transform_edt(clear)
+    return np.clip(distance / EDGE, 0, 1).astype(np.float32)
 
 
 def meet_border(filled: Filled, target: Float32, clear: NDArray[np.bool_]) -> Float32:
@@ -159,15 +186,12 @@ def meet_border(filled: Filled, target: Float32, clear: NDArray[np.bool_]) -> Fl
     The difference of the two just outside is carried inwards and fades within a few pixels; it is never more than
     LARGEST_STEP. A network already sees the border: the larger its share in a pixel, the less the pixel is moved.
     """
-    with needed():
-        from scipy.ndimage import gaussian_filter
     known = clear & (filled.number > 0)
     if not known.any():
         return filled.values
 
     def around(plane: Array) -> Float32:
-        smoothed: Float32 = gaussian_filter(plane.astype(np.float32), SOFT, mode="constant", truncate=4.0)
-        return smoothed
+        return _smoothed(plane, BORDER_SOFT, 4.0)
 
     share = around(known)
     out = np.empty_like(filled.values)
@@ -177,3 +201,97 @@ def meet_border(filled: Filled, target: Float32, clear: NDArray[np.bool_]) -> Fl
             step *= 1 - filled.share
         out[band] = np.where(filled.number > 0, new + step, new)
     return out
+
+
+def _smoothed(plane: Array, soft: float, truncate: float) -> Float32:
+    smoothed: Float32 = need("scipy.ndimage").gaussian_filter(
+        plane.astype(np.float32), soft, mode="constant", truncate=truncate
+    )
+    return smoothed
+
+
+@dataclass(frozen=True)
+class Colours:
+    """Where blue, red and near infrared are among the bands."""
+
+    blue: int
+    red: int
+    infrared: int
+
+
+class Suspected(NamedTuple):
+    """Pixels (h, W) that differ too much from the reference."""
+
+    hazy: NDArray[np.bool_]
+    dark: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """A reference in the target's tones, learnt on ground far from gaps, and what differs from it too much."""
+
+    harmonise: Harmoniser
+    most: float
+    """Difference in reflectance from which a pixel is suspicious."""
+    colours: Colours
+
+    @classmethod
+    def of(cls, evidence: Evidence, checked: Checked, colours: Colours) -> Suspicion:
+        """Learn the tones on clear cells away from gaps; where there are too few, take the reference as it is."""
+        near = cells_to(evidence.gaps > 0) <= NEAR_CELLS
+        far = evidence.sums[0][~near].sum() / (evidence.cells.height * evidence.cells.width)
+        if far < SOME_CLEAR or "regression" not in checked.errors:
+            return cls(copied(evidence.seen()), max(TIMES_EXPECTED * COPIED_ERROR, LEAST_CHANGE), colours)
+        most = max(TIMES_EXPECTED * checked.errors["regression"], LEAST_CHANGE)
+        return cls(regression(evidence.seen(near)), most, colours)
+
+    def __call__(self, target: Float32, reference: Float32, known: NDArray[np.bool_], top: int) -> Suspected:
+        """Say which of the known pixels (h, W) are under haze or in shadow, by comparing both images (C, h, W)."""
+
+        def around(plane: Array) -> Float32:
+            return _smoothed(plane, CHANGE_SOFT, 3.0)
+
+        rows, cols = np.nonzero(known)
+        chosen = [self.colours.blue, self.colours.red, self.colours.infrared]
+        fitted = self.harmonise(reference[:, rows, cols], rows + top, cols)[chosen]
+        change = np.zeros((len(chosen), *known.shape), np.float32)
+        change[:, rows, cols] = target[chosen][:, rows, cols] - fitted
+        ground = np.zeros(known.shape, np.float32)
+        ground[rows, cols] = fitted[-1]
+        share = around(known) + 1e-6
+        blue, red, infrared = (around(plane) / share for plane in change)
+        meant = around(ground) / share
+        hazy = (blue > self.most) & (blue > GREY * red) & (infrared > -self.most)
+        dark = (infrared < -self.most) & (meant + infrared < SHADE * meant) & (red < self.most) & (blue < self.most)
+        return Suspected(known & hazy, known & dark)
+
+
+def grow(
+    gap: NDArray[np.bool_], suspicious: NDArray[np.bool_], through: NDArray[np.bool_] | None = None
+) -> NDArray[np.bool_]:
+    """Give the suspicious pixels that a gap reaches in LARGEST_GROWTH steps through such ones, or through others."""
+    if not (gap.any() and suspicious.any()):
+        return np.zeros_like(gap)
+    way = gap | suspicious if through is None else gap | suspicious | through
+    reached: NDArray[np.bool_] = need("scipy.ndimage").binary_dilation(gap, iterations=LARGEST_GROWTH, mask=way)
+    return reached & suspicious & ~gap
+
+
+def enclosed(gap: NDArray[np.bool_], thin: NDArray[np.bool_], valid: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Give the thin pixels around which gap is no less than clear ground, and at least a quarter of what is valid."""
+    if not (gap.any() and thin.any()):
+        return np.zeros_like(thin)
+    gaps, known = _count_around(gap & valid), _count_around(valid)
+    clear = _count_around(valid & ~gap & ~thin)
+    return thin & (gaps >= clear) & (4 * gaps >= known)
+
+
+def _count_around(plane: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Count the pixels that are set in the square of AROUND pixels around each, as far as the image goes."""
+    counts = plane.astype(np.int64)
+    for axis in (0, 1):
+        size, half = counts.shape[axis], AROUND // 2
+        sums = np.concatenate([np.zeros_like(counts.take([0], axis)), counts.cumsum(axis)], axis)
+        at = np.arange(size)
+        counts = sums.take(np.minimum(at + half + 1, size), axis) - sums.take(np.maximum(at - half, 0), axis)
+    return counts

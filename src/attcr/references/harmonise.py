@@ -1,7 +1,9 @@
 """Harmonise: give a reference the tones of the target, fitted where both are clear.
 
-Each method takes the evidence and gives a function of pixels. It takes the reference's values (C, N) with their rows
-and columns, and gives the values (C, N) that the target would show. All values are reflectance.
+Each method takes what both show there and gives a function of pixels. It takes the reference's values (C, N) with their
+rows and columns, and gives the values (C, N) that the target would show. All values are reflectance. What is local is
+fitted on a coarse grid of cells. They lie on absolute rows and columns, so that the result does not depend on how many
+rows come at a time.
 """
 
 from __future__ import annotations
@@ -9,18 +11,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.extras import needed
-from attcr.references.cells import Array, Cells, Float32, Float64, smooth
-from attcr.references.evidence import Evidence, Sample
+from attcr.extras import need
+
+Array = NDArray[Any]
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
 
 Harmoniser = Callable[[Float32, Array, Array], Float32]
 """Values (C, N), their rows and columns -> values (C, N)."""
 
-CLASSES = 8
+SMALLEST_CELL = 16
+MOST_CELLS = 1 << 17
+"""The most cells of a grid; a larger image gets larger cells."""
+NEAR = 0.7
+"""Standard deviation, in cells, of the nearest neighbourhood that a cell is smoothed over."""
+FADE = 0.05
+"""Weight of the next larger neighbourhood, relative to the one before: far pixels count where near ones are missing."""
+KINDS_OF_GROUND = 8
 """Number of kinds of ground, which differ by their reflectance in the reference."""
 FEWEST = 200
 """The fewest pixels of a kind of ground for its own fit."""
@@ -33,26 +45,120 @@ STEPS = 256
 
 
 @dataclass(frozen=True)
+class Cells:
+    """Square cells over an image."""
+
+    height: int
+    width: int
+    size: int
+
+    @classmethod
+    def over(cls, height: int, width: int) -> Cells:
+        """Give the finest cells for an image of this size."""
+        size = SMALLEST_CELL
+        while -(-height // size) * -(-width // size) > MOST_CELLS:
+            size *= 2
+        return cls(height, width, size)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of cells."""
+        return -(-self.height // self.size), -(-self.width // self.size)
+
+    def sums(self, planes: Array) -> Float64:
+        """Sum planes (P, h, W), whole rows of cells or the image's last ones, into (P, rows of cells, columns)."""
+        count, height, width = planes.shape
+        rows, columns = -(-height // self.size), self.shape[1]
+        padded = np.zeros((count, rows * self.size, columns * self.size), np.float64)
+        padded[:, :height, :width] = planes
+        total: Float64 = padded.reshape(count, rows, self.size, columns, self.size).sum(axis=(2, 4))
+        return total
+
+    def of(self, rows: Array, cols: Array) -> tuple[Array, Array]:
+        """Give the cells that pixels lie in."""
+        return rows // self.size, cols // self.size
+
+    def interpolate(self, fields: Float32, rows: Array, cols: Array) -> Float32:
+        """Give fields (P, rows of cells, columns) at pixels (N,), linear between the middles of cells, as (P, N)."""
+        count, height, width = fields.shape
+        above, down = _between(rows, self.size, height)
+        left, across = _between(cols, self.size, width)
+        flat = fields.reshape(count, -1)
+        below, right = np.minimum(above + 1, height - 1), np.minimum(left + 1, width - 1)
+        upper = flat[:, above * width + left] * (1 - across) + flat[:, above * width + right] * across
+        lower = flat[:, below * width + left] * (1 - across) + flat[:, below * width + right] * across
+        found: Float32 = np.asarray(upper * (1 - down) + lower * down, np.float32)
+        return found
+
+
+def _between(at: Array, size: int, count: int) -> tuple[Array, Float32]:
+    """Give the cell whose middle comes before each position, and how far it is towards the next one (0 to 1)."""
+    place = np.clip((at + 0.5) / size - 0.5, 0, count - 1)
+    before = np.minimum(place.astype(np.intp), max(count - 2, 0))
+    return before, (place - before).astype(np.float32)
+
+
+def smooth(sums: Float64) -> Float64:
+    """Add to each cell's sums (P, h, w) those of the cells around it: near cells weigh much, far ones little.
+
+    As soon as any cell has pixels, every cell gets some. A cell in the middle of a wide gap gets those of its rim.
+    """
+    gaussian = need("scipy.ndimage").gaussian_filter
+    count, height, width = sums.shape
+    out: Float64 = np.empty_like(sums)
+    for plane, smoothed in zip(sums, out, strict=True):
+        smoothed[:] = gaussian(plane, NEAR, mode="constant", truncate=4.0)
+    if max(height, width) > 1:
+        padded = np.zeros((count, height + height % 2, width + width % 2))
+        padded[:, :height, :width] = sums
+        halved = padded.reshape(count, padded.shape[1] // 2, 2, padded.shape[2] // 2, 2).sum(axis=(2, 4))
+        out += FADE / 4 * _doubled(smooth(halved), height, width)
+    return out
+
+
+def _doubled(planes: Float64, height: int, width: int) -> Float64:
+    """Enlarge planes to twice their size, linearly between the middles of their cells."""
+    for axis, size in ((1, height), (2, width)):
+        before, on = _between(np.arange(size), 2, planes.shape[axis])
+        after = np.minimum(before + 1, planes.shape[axis] - 1)
+        share = on.reshape(-1, 1) if axis == 1 else on
+        planes = planes.take(before, axis) * (1 - share) + planes.take(after, axis) * share
+    return planes
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Pixels that are clear in both images."""
+
+    rows: NDArray[np.intp]
+    cols: NDArray[np.intp]
+    reference: Float32
+    """(C, N)."""
+    target: Float32
+    """(C, N)."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def where(self, chosen: NDArray[np.bool_]) -> Sample:
+        """Give some of them."""
+        return Sample(self.rows[chosen], self.cols[chosen], self.reference[:, chosen], self.target[:, chosen])
+
+
+@dataclass(frozen=True)
 class Seen:
-    """Evidence without the hidden cells, shared by the methods."""
+    """What both images show where both are clear (`check.Evidence` gathers it), shared by the methods."""
 
     cells: Cells
     sums: Float64
+    """Of each cell (planes, h, w), one plane each: pixels, the bands of the reference, those of the target, products of
+    two bands of the reference (the upper triangle), and of a band of the reference with one of the target."""
     sample: Sample
 
     @cached_property
     def around(self) -> Float64:
         """The sums of each cell with those around it."""
         return smooth(self.sums)
-
-    @classmethod
-    def of(cls, evidence: Evidence, hidden: NDArray[np.bool_] | None = None) -> Seen:
-        """Take the evidence except for hidden cells."""
-        sample = evidence.sample()
-        if hidden is None:
-            return cls(evidence.cells, evidence.sums, sample)
-        rows, cols = evidence.cells.of(sample.rows, sample.cols)
-        return cls(evidence.cells, np.where(hidden, 0, evidence.sums), sample.where(~hidden[rows, cols]))
 
 
 def copied(seen: Seen) -> Harmoniser:
@@ -103,7 +209,7 @@ class Kinds:
     """(kinds, C), in units of `scale`."""
 
     @classmethod
-    def among(cls, values: Float32, count: int = CLASSES) -> Kinds:
+    def among(cls, values: Float32, count: int = KINDS_OF_GROUND) -> Kinds:
         """Find kinds among values (C, N) by k-means, always the same ones."""
         points = values[:, :: max(values.shape[1] // SORTED, 1)].T.astype(np.float64)
         scale = points.std(axis=0) + 1e-6
@@ -156,7 +262,7 @@ def by_class(seen: Seen) -> Harmoniser:
 def similar(seen: Seen) -> Harmoniser:
     """Add the change of nearby pixels of the same kind; nearer ones count more."""
     sample, cells = seen.sample, seen.cells
-    kinds = Kinds.among(sample.reference, 2 * CLASSES)
+    kinds = Kinds.among(sample.reference, 2 * KINDS_OF_GROUND)
     told = kinds.of(sample.reference)
     count, bands = len(kinds.middles), len(sample.reference)
     places = np.ravel_multi_index(cells.of(sample.rows, sample.cols), cells.shape)
@@ -184,13 +290,13 @@ def similar(seen: Seen) -> Harmoniser:
 
 def local(seen: Seen) -> Harmoniser:
     """A linear fit for each band around each place."""
-    whole = _Moments.of(seen.sums.sum(axis=(1, 2))[:, None])
-    bands = len(whole.mean)
+    bands = len(seen.sample.reference)
+    whole = _Moments.of(seen.sums.sum(axis=(1, 2))[:, None], bands)
     flat = np.arange(bands)
     prior = whole.common[flat, flat] / np.maximum(whole.spread[flat, flat], 1e-10)
     fields = np.empty((2 * bands, *seen.cells.shape), np.float32)
     for row in range(seen.cells.shape[0]):
-        here = _Moments.of(seen.around[:, row])
+        here = _Moments.of(seen.around[:, row], bands)
         slope = (here.common[flat, flat] + SLACK * prior) / (here.spread[flat, flat] + SLACK)
         fields[:bands, row] = slope
         fields[bands:, row] = here.level - slope * here.mean
@@ -205,13 +311,13 @@ def local(seen: Seen) -> Harmoniser:
 
 def regression(seen: Seen) -> Harmoniser:
     """A linear fit of each band to all bands of the reference around each place."""
-    whole = _Moments.of(seen.sums.sum(axis=(1, 2))[:, None])
-    bands = len(whole.mean)
+    bands = len(seen.sample.reference)
+    whole = _Moments.of(seen.sums.sum(axis=(1, 2))[:, None], bands)
     some = np.eye(bands)
     prior = np.linalg.solve(whole.spread[..., 0] + 1e-6 * some, whole.common[..., 0] + 1e-6 * some)
     fields = np.empty(((bands + 1) * bands, *seen.cells.shape), np.float32)
     for row in range(seen.cells.shape[0]):
-        here = _Moments.of(seen.around[:, row])
+        here = _Moments.of(seen.around[:, row], bands)
         spread, common = here.spread.transpose(2, 0, 1), here.common.transpose(2, 0, 1)
         slopes = np.linalg.solve(spread + SLACK * some, common + SLACK * prior)
         fields[bands:, row] = slopes.transpose(1, 2, 0).reshape(bands * bands, -1)
@@ -240,8 +346,7 @@ class _Moments:
     """Covariance of the reference's bands (first) with the target's."""
 
     @classmethod
-    def of(cls, sums: Float64) -> _Moments:
-        bands = next(n for n in range(1, len(sums)) if 1 + 2 * n + n * (n + 1) // 2 + n * n == len(sums))
+    def of(cls, sums: Float64, bands: int) -> _Moments:
         means = sums[1:] / np.maximum(sums[0], 1e-12)
         mean, level = means[:bands], means[bands : 2 * bands]
         spread = np.empty((bands, bands, sums.shape[1]))
@@ -270,11 +375,9 @@ def window_fit(reference: Float32, target: Float32, clear: NDArray[np.bool_], wi
     The plain form of `local`, for images in memory. Where the window is flat, the slope moves towards that of the whole
     image; where it holds few clear pixels, the fit of the whole image is used.
     """
-    with needed():
-        from scipy.ndimage import uniform_filter
 
     def mean(values: Array) -> Array:
-        smoothed: Array = uniform_filter(values, window, mode="reflect")
+        smoothed: Array = need("scipy.ndimage").uniform_filter(values, window, mode="reflect")
         return smoothed
 
     weight = clear.astype(np.float32)

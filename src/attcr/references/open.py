@@ -1,42 +1,118 @@
-"""Other dates of a scene, opened on its grid with the bands that it has."""
+"""Open references: other scenes of a place on a scene's grid, with the bands that it has."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attcr.addresses import redact
 from attcr.bands.products import recognise
 from attcr.bands.sensors import Sensor
 from attcr.bands.spec import PRODUCTS, InputSpec, Slot
 from attcr.errors import SceneError, warn
-from attcr.references.aligned import AlignedScene
+from attcr.extras import needed
+from attcr.references.harmonise import Array
 from attcr.scenes.clouds.find import CLOUDS, choose_mask, find_clouds, mask_file, sensor_of
 from attcr.scenes.clouds.masks import CLEAR, THICK, THIN, Classes
 from attcr.scenes.clouds.rim import CloudMap, Rim
+from attcr.scenes.dataset import reading
 from attcr.scenes.open import open_scene
-from attcr.scenes.scene import AlignedRaster, Scene
+from attcr.scenes.scene import AlignedRaster, Band, Profile, Scene
 
-BLOCK = 128
-"""Rows that are looked at together."""
+with needed():
+    from rasterio._err import CPLE_BaseError
+    from rasterio.enums import Resampling
+    from rasterio.errors import RasterioError
+    from rasterio.vrt import WarpedVRT
+    from rasterio.warp import transform_bounds
+    from rasterio.windows import Window
+
+ROWS_LOOKED_AT = 128
+"""Rows of a cloud map that are looked at together."""
 VEILED = 0.9
 """Share of a reference under thin cloud from which all of it is taken for lying under a veil."""
 
 
 @dataclass
-class Reference:
-    """Another date of a scene."""
+class ReferenceScene:
+    """Another scene on a scene's grid: unchanged where the grids are equal, else warped (cubic)."""
 
     scene: Scene
+    """With all its bands, on its own grid."""
+    chosen: Scene
+    """With the bands that are read."""
     sensor: Sensor
-    aligned: AlignedScene
+    profile: Profile
+    """Of the scene whose grid it is on."""
     mask: str
     """Where its clouds are, as for a scene."""
     days: int | None
-    """Days after the scene (negative: before); None where a date is not known."""
+    """Days after the scene (negative: before); None where a day is not known."""
+
+    def __post_init__(self) -> None:
+        self._warped: dict[str, WarpedVRT] = {}
+        own, profile = self.scene.profile, self.profile
+        if _same_grid(own, profile):
+            return
+        if not own.crs or not profile.crs:
+            raise SceneError(
+                f"{self.scene.source} ({own.width} x {own.height}) does not fit the scene ({profile.width} x "
+                f"{profile.height}), and one of them has no CRS to bring them together: give it on the scene's grid."
+            )
+        self._check_overlap()
+        for band in self.bands:
+            if band.href not in self._warped:
+                self._warped[band.href] = self._warp(band)
+
+    def _check_overlap(self) -> None:
+        corners = list(zip(*self.scene.profile.corners(), strict=True))
+        bounds = (min(corners[0]), min(corners[1]), max(corners[0]), max(corners[1]))
+        try:
+            left, bottom, right, top = transform_bounds(self.scene.profile.crs, self.profile.crs, *bounds)
+        except (RasterioError, CPLE_BaseError, ValueError, SystemError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise SceneError(f"{self.scene.source} cannot be brought to the scene's CRS: {reason}.") from error
+        xs, ys = zip(*self.profile.corners(), strict=True)
+        if left >= max(xs) or right <= min(xs) or bottom >= max(ys) or top <= min(ys):
+            raise SceneError(f"{self.scene.source} lies outside the scene: give another date of the same place.")
+
+    def _warp(self, band: Band) -> WarpedVRT:
+        return WarpedVRT(
+            self.scene.dataset(band.href),
+            crs=self.profile.crs,
+            transform=self.profile.transform,
+            width=self.width,
+            height=self.height,
+            resampling=Resampling.cubic,
+            src_nodata=self.sensor.nodata if band.nodata is None else band.nodata,
+            nodata=np.nan,
+            dtype="float32",
+        )
+
+    @property
+    def height(self) -> int:
+        """Rows of the scene's grid."""
+        return self.profile.height
+
+    @property
+    def width(self) -> int:
+        """Columns of the scene's grid."""
+        return self.profile.width
+
+    @property
+    def bands(self) -> tuple[Band, ...]:
+        """The bands that are read."""
+        return self.chosen.bands
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values that are read."""
+        return np.dtype(np.float32) if self._warped else self.scene.dtype
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -44,12 +120,27 @@ class Reference:
         mask = mask_file(self.scene, self.mask)
         return (*self.scene.files, *([mask] if mask else []))
 
-    def find_clouds(self, folder: Path, scene: Scene, rim: Rim) -> CloudMap | None:
+    def read(self, top: int, bottom: int) -> Array:
+        """Read rows [top, bottom) of the scene's grid as (C, rows, W); warped ones are NaN where nothing is."""
+        if not self._warped:
+            return self.chosen.read(top, bottom)
+        window = Window(0, top, self.width, bottom - top)
+        seen = np.empty((len(self.bands), bottom - top, self.width), np.float32)
+        with reading(self.scene.source):
+            for plane, band in zip(seen, self.bands, strict=True):
+                self._warped[band.href].read(band.index, window=window, out=plane)
+        return seen
+
+    def valid(self, values: Array, top: int, *, blank: float | None = None) -> NDArray[np.bool_]:
+        """Say which of the values just read from row `top` on are data, as (C, rows, W)."""
+        return np.isfinite(values) if self._warped else self.chosen.valid(values, top, blank=blank)
+
+    def find_clouds(self, folder: Path, rim: Rim) -> CloudMap | None:
         """Give its clouds on the scene's grid; they are kept in a folder."""
         folder.mkdir(exist_ok=True)
         if find_clouds(self.scene, self.mask, folder, sensor=self.sensor, rim=rim) is None:
             return None
-        raster = AlignedRaster(str(folder / CLOUDS), scene.profile)
+        raster = AlignedRaster(str(folder / CLOUDS), self.profile)
         cloud = THICK if self._is_veiled(folder / CLOUDS) else THIN
         if cloud == THICK:
             warn(
@@ -61,15 +152,15 @@ class Reference:
             classes = np.asarray(raster.read(top, bottom)[0], np.uint8)
             return np.where(classes >= cloud, classes, CLEAR).astype(np.uint8)
 
-        return CloudMap(read, scene.height, rim)
+        return CloudMap(read, self.height, rim)
 
     def _is_veiled(self, clouds: Path) -> bool:
         """Say whether nearly all of it is under thin cloud: harmonising takes an even veil away with the tones."""
         thin = data = 0
         first = self.scene.select([0])
         with open_scene(clouds) as made:
-            for top in range(0, made.height, BLOCK):
-                bottom = min(top + BLOCK, made.height)
+            for top in range(0, made.height, ROWS_LOOKED_AT):
+                bottom = min(top + ROWS_LOOKED_AT, made.height)
                 valid = first.valid(first.read(top, bottom), top, blank=self.sensor.nodata).any(axis=0)
                 thin += int((valid & (made.read(top, bottom)[0] == THIN)).sum())
                 data += int(valid.sum())
@@ -77,8 +168,17 @@ class Reference:
 
     def close(self) -> None:
         """Close its files."""
-        self.aligned.close()
+        for warped in self._warped.values():
+            warped.close()
         self.scene.close()
+
+
+def _same_grid(one: Profile, other: Profile) -> bool:
+    if (one.height, one.width) != (other.height, other.width):
+        return False
+    if not one.crs or not other.crs:
+        return True
+    return bool(one.crs == other.crs and one.transform.almost_equals(other.transform))
 
 
 @dataclass(frozen=True)
@@ -92,12 +192,12 @@ class Beside:
     wavelengths: Sequence[float | None]
 
 
-def open_references(hrefs: Sequence[str], mask: str | None, beside: Beside) -> tuple[Reference, ...]:
-    """Open other dates of a scene with the bands that it has.
+def open_references(hrefs: Sequence[str], mask: str | None, beside: Beside) -> tuple[ReferenceScene, ...]:
+    """Open the references of a scene with the bands that it has.
 
     A reference that does not say of which product it is, is of the scene's.
     """
-    opened: list[Reference] = []
+    opened: list[ReferenceScene] = []
     try:
         opened.extend(_open_reference(href, mask, beside) for href in hrefs)
     except BaseException:
@@ -107,16 +207,16 @@ def open_references(hrefs: Sequence[str], mask: str | None, beside: Beside) -> t
     return tuple(opened)
 
 
-def _open_reference(href: str, mask: str | None, beside: Beside) -> Reference:
+def _open_reference(href: str, mask: str | None, beside: Beside) -> ReferenceScene:
     scene = beside.scene
     whole = open_scene(href, vrt=scene.vrt)
     try:
         scales, offsets = [band.scale for band in whole.bands], [band.offset for band in whole.bands]
         told = recognise(whole.hints, whole.dtype, scales, offsets)
         sensor = told or sensor_of(whole, beside.product if whole.dtype == scene.dtype else None)
-        places = _places(whole, sensor, beside.slots, beside.wavelengths)
-        aligned = AlignedScene(whole, places, sensor, scene.profile)
-        return Reference(whole, sensor, aligned, mask or choose_mask(whole, sensor), _days(scene, whole))
+        chosen = whole.select(_places(whole, sensor, beside.slots, beside.wavelengths))
+        mask = mask or choose_mask(whole, sensor)
+        return ReferenceScene(whole, chosen, sensor, scene.profile, mask, _days(scene, whole))
     except SceneError as error:
         whole.close()
         raise SceneError(f"The reference {redact(href)} cannot be used: {error}") from error

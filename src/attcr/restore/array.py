@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -183,12 +183,34 @@ def _cloud_map(
     return CloudMap(lambda top, bottom: classes[top:bottom], height, options.rim)
 
 
+class ArrayBand(NamedTuple):
+    """One band of an image in memory."""
+
+    name: str
+    nodata: float | None
+
+
 @dataclass(frozen=True)
 class ArrayRows:
     """Rows of an image in memory, read as a scene's are."""
 
     values: Array
     nodata: float | None
+
+    @property
+    def height(self) -> int:
+        """Rows."""
+        return int(self.values.shape[1])
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return int(self.values.shape[2])
+
+    @property
+    def bands(self) -> Sequence[ArrayBand]:
+        """Its bands; nothing says their names."""
+        return [ArrayBand("", self.nodata)] * len(self.values)
 
     @property
     def dtype(self) -> np.dtype[Any]:

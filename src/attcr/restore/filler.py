@@ -1,4 +1,4 @@
-"""What is under cloud, filled from other dates: they are looked at once, then strips are filled one after the other."""
+"""What is under cloud, filled from references: they are looked at once, then strips are filled one after the other."""
 
 from __future__ import annotations
 
@@ -13,26 +13,33 @@ from numpy.typing import NDArray
 
 from attcr.bands.products import band_names, find_band
 from attcr.bands.sensors import Sensor, into_dtype
-from attcr.extras import needed
-from attcr.references.cells import Cells, Float32
-from attcr.references.check import self_check
-from attcr.references.correct import Pair, Tiles, with_network
-from attcr.references.corrections import Corrections, tiles_over
-from attcr.references.corrector import ReferenceNetwork
-from attcr.references.evidence import Evidence
-from attcr.references.fill import MARGIN, REACH, Tuned, compose, meet_border, tune
-from attcr.references.grow import MARGIN as GROW_MARGIN
-from attcr.references.grow import Colours, Suspicion, enclosed, grow
-from attcr.references.open import BLOCK, Reference
+from attcr.extras import need
+from attcr.references.check import Evidence, self_check
+from attcr.references.correct import Corrections, Corrector, Pair, tiles_over, with_network
+from attcr.references.fill import (
+    BORDER_REACH,
+    FILL_MARGIN,
+    GROWTH_MARGIN,
+    Colours,
+    Shown,
+    Suspicion,
+    Tuned,
+    compose,
+    enclosed,
+    grow,
+    meet_border,
+    tune,
+)
+from attcr.references.harmonise import Cells, Float32
 from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, LOW_CONFIDENCE, NODATA, Array, Strip, avoid
 from attcr.scenes.clouds.masks import CLEAR, THICK
 from attcr.scenes.clouds.rim import CloudMap
-from attcr.scenes.scene import Scene
+from attcr.scenes.image import Image, Reference
 
 UNKNOWN_DAYS = -(1 << 15)
-"""Stands for no date, and for pixels that are of none, in the raster of dates."""
-GROWN = 512
-"""Rows in which gaps grow at once."""
+"""Stands for a day that is not known, and for pixels that are from no reference."""
+ROWS_SURVEYED, ROWS_GROWN = 128, 512
+"""Rows that are looked at together, and in which gaps grow at once."""
 
 
 def colours_of(product: Sensor, names: Sequence[str]) -> Colours | None:
@@ -57,12 +64,17 @@ class TargetRows:
     valid: NDArray[np.bool_]
     """What is data in some band."""
 
+    @property
+    def gap(self) -> NDArray[np.bool_]:
+        """What is to be filled."""
+        return (self.weights > 0) & self.valid
+
 
 @dataclass
 class Filler:
-    """Fills what is under cloud from other dates, strip by strip."""
+    """Fills what is under cloud from references, strip by strip."""
 
-    scene: Scene
+    scene: Image
     product: Sensor
     clouds: CloudMap
     references: Sequence[Reference]
@@ -71,7 +83,7 @@ class Filler:
     """Whether a network restores thin cloud: then only thick cloud is filled, and what the network is not sure of."""
     colours: Colours | None = None
     """Bands that tell haze and shadow which the mask missed; None: they are not looked for."""
-    network: ReferenceNetwork | None = None
+    network: Corrector | None = None
     """What corrects the references, where that is good for the scene."""
     batch: int = 1
     """Tiles that go through it at once."""
@@ -88,21 +100,17 @@ class Filler:
         self.tuned = tuple(self._tuned(i, one) for i, one in enumerate(evidence))
         tiles = tiles_over(self.scene.height, self.scene.width)
         if self.network and tiles and any(one.corrected for one in self.tuned):
-            read = (self._to_correct, self._reference)
-            self._corrections = Corrections(self.network, tiles, self.tuned, *read, self.batch)
+            self._corrections = Corrections(self.network, tiles, self.tuned, self._pairs, self.batch)
 
     def _evidence(self, i: int, on_rows: Callable[[int], None] | None) -> Evidence:
         cells = Cells.over(self.scene.height, self.scene.width)
         evidence = Evidence(cells, len(self.scene.bands))
-        step = max(BLOCK // cells.size, 1) * cells.size
+        step = max(ROWS_SURVEYED // cells.size, 1) * cells.size
         for top in range(0, self.scene.height, step):
             bottom = min(top + step, self.scene.height)
             rows = self._target(top, bottom)
-            if rows.clear.any():
-                seen, sound = self._reference(i, top, bottom)
-            else:
-                seen, sound = rows.values, rows.clear
-            evidence.add(top, seen, rows.values, rows.clear & sound, (rows.weights > 0) & rows.valid)
+            shown = self._shown(i, top, bottom) if rows.clear.any() else Shown(rows.values, rows.clear)
+            evidence.add(top, shown.values, rows.values, rows.clear & shown.clear, rows.gap)
             if on_rows:
                 on_rows(bottom)
         return evidence
@@ -113,9 +121,9 @@ class Filler:
             return False
         doubts = [Suspicion.of(one, self_check(one, ["regression"]), self.colours) for one in evidence]
         grown = np.zeros((self.scene.height, -(-self.scene.width // 8)), np.uint8)
-        for top in range(0, self.scene.height, GROWN):
-            bottom = min(top + GROWN, self.scene.height)
-            first, last = max(top - GROW_MARGIN, 0), min(bottom + GROW_MARGIN, self.scene.height)
+        for top in range(0, self.scene.height, ROWS_GROWN):
+            bottom = min(top + ROWS_GROWN, self.scene.height)
+            first, last = max(top - GROWTH_MARGIN, 0), min(bottom + GROWTH_MARGIN, self.scene.height)
             rows = self._target(first, last)
             gap = rows.weights > 0
             if not gap.any():
@@ -123,10 +131,10 @@ class Filler:
             thin = (rows.cloud > 0) & ~gap & rows.valid  # a network takes haze off it, and leaves shadow
             agreed, seen = rows.clear | thin, np.zeros_like(rows.clear)
             for i, doubt in enumerate(doubts):
-                shown, sound = self._reference(i, first, last)
-                hazy, dark = doubt(rows.values, shown, (rows.clear | thin) & sound, first)
-                agreed &= ~sound | dark | (hazy & rows.clear)
-                seen |= sound
+                shown = self._shown(i, first, last)
+                hazy, dark = doubt(rows.values, shown.values, (rows.clear | thin) & shown.clear, first)
+                agreed &= ~shown.clear | dark | (hazy & rows.clear)
+                seen |= shown.clear
             more = grow(gap, agreed & seen, thin)
             more |= enclosed(gap | more, thin & seen, rows.valid)
             grown[top:bottom] = np.packbits(more[top - first : bottom - first], axis=1)
@@ -137,20 +145,18 @@ class Filler:
         tuned, tiles = tune(evidence), tiles_over(self.scene.height, self.scene.width)
         if not (self.network and tiles and evidence.gaps.any()):
             return tuned
+        return with_network(
+            tuned, evidence, self.network, tiles, lambda top, bottom: self._pair(i, top, self._target(top, bottom))
+        )
 
-        def read(rows: slice) -> Pair:
-            values, clear, gap = self._to_correct(rows.start, rows.stop)
-            shown, sound = self._reference(i, rows.start, rows.stop)
-            return Pair(rows.start, 0, values, shown, clear & sound, gap & sound)
-
-        rows = [slice(row, row + tiles.tile_height) for row in tiles.rows]
-        cols = [slice(col, col + tiles.tile_width) for col in tiles.cols]
-        return with_network(tuned, evidence, self.network, Tiles(rows, cols, read))
-
-    def _to_correct(self, top: int, bottom: int) -> tuple[Float32, NDArray[np.bool_], NDArray[np.bool_]]:
-        """Give the scene's reflectance, what is clear, and what is to be filled."""
+    def _pairs(self, top: int, bottom: int) -> list[Pair]:
+        """Give rows of the scene with each reference; none where nothing is to be filled."""
         rows = self._target(top, bottom)
-        return rows.values, rows.clear, (rows.weights > 0) & rows.valid
+        return [self._pair(i, top, rows) for i in range(len(self.references))] if rows.gap.any() else []
+
+    def _pair(self, i: int, top: int, rows: TargetRows) -> Pair:
+        shown = self._shown(i, top, top + len(rows.clear))
+        return Pair(top, 0, rows.values, shown.values, rows.clear & shown.clear, rows.gap & shown.clear)
 
     def _target(self, top: int, bottom: int) -> TargetRows:
         came = self.scene.read(top, bottom)
@@ -168,24 +174,25 @@ class Filler:
         clear = (cloud == 0) & valid.all(axis=0)
         return TargetRows(self.product.to_reflectance(came), clear, weights, cloud, np.asarray(valid.any(axis=0)))
 
-    def _reference(self, i: int, top: int, bottom: int) -> tuple[Float32, NDArray[np.bool_]]:
-        values, valid = self.references[i].aligned.read(top, bottom)
-        clouds = self.masks[i]
-        if clouds is None:
-            return values, valid
-        reach = clouds.rim.reach
-        first, last = max(top - reach, 0), min(bottom + reach, self.scene.height)
-        cloudy = clouds.rim.weights(clouds.read(first, last))[top - first : bottom - first] > 0
-        return values, valid & ~cloudy
+    def _shown(self, i: int, top: int, bottom: int) -> Shown:
+        """Give rows of a reference, and where it is data and not under its own cloud."""
+        reference, clouds = self.references[i], self.masks[i]
+        came = reference.read(top, bottom)
+        clear = np.asarray(reference.valid(came, top, blank=reference.sensor.nodata).all(axis=0))
+        if clouds is not None:
+            reach = clouds.rim.reach
+            first, last = max(top - reach, 0), min(bottom + reach, self.scene.height)
+            clear &= clouds.rim.weights(clouds.read(first, last))[top - first : bottom - first] == 0
+        return Shown(reference.sensor.to_reflectance(came), clear)
 
     def fill(self, strip: Strip) -> Strip:
-        """Give a strip with what is under cloud from other dates, and a layer that says from which.
+        """Give a strip with what is under cloud from references, and a layer that says from which.
 
         Beside thick cloud that is what a network restored with low confidence.
         """
         height, width = strip.quality.shape
         top, bottom = strip.top, strip.top + height
-        first, last = max(top - MARGIN, 0), min(bottom + MARGIN, self.scene.height)
+        first, last = max(top - FILL_MARGIN, 0), min(bottom + FILL_MARGIN, self.scene.height)
         rows = self._target(first, last)
         inner = slice(top - first, bottom - first)
         if not self.references:
@@ -196,18 +203,15 @@ class Filler:
         here = (weights > 0) & rows.valid[inner]
         if not here.any():
             return replace(strip, dates=dates)
-        near = _within((rows.cloud > 0) & rows.valid, REACH)
-        seen = [self._reference(i, first, last) for i in range(len(self.references))]
+        near = _within((rows.cloud > 0) & rows.valid, BORDER_REACH)
+        shown = [self._shown(i, first, last) for i in range(len(self.references))]
         added = self._corrections.rows(top, bottom, first) if self._corrections else ()
-        shown, sound = zip(*seen, strict=True)
-        filled = compose(self.tuned, shown, sound, near & rows.valid, first, added)
+        filled = compose(self.tuned, shown, near & rows.valid, first, added)
         new = meet_border(filled, rows.values, rows.clear)[:, inner]
         number = np.where(here, filled.number[inner], 0)
-        days = np.array(
-            [UNKNOWN_DAYS, *(UNKNOWN_DAYS if r.days is None else r.days for r in self.references)], np.int16
-        )
+        known = [UNKNOWN_DAYS if one.days is None else one.days for one in self.references]
         changed = number > 0
-        dates[0] = days[number]
+        dates[0] = np.array([UNKNOWN_DAYS, *known], np.int16)[number]
         dates[1][changed] = number[changed]
         return self._mixed(strip, new, weights, changed, dates)
 
@@ -266,7 +270,5 @@ class Filler:
 
 def _within(here: NDArray[np.bool_], distance: int) -> NDArray[np.bool_]:
     """Say what is at most this many pixels away."""
-    with needed():
-        from scipy.ndimage import distance_transform_edt
-    near: NDArray[np.bool_] = distance_transform_edt(~here) <= distance
+    near: NDArray[np.bool_] = need("scipy.ndimage").distance_transform_edt(~here) <= distance
     return near

@@ -19,11 +19,11 @@ from attcr.bands.products import band_names, could_be_picture, find_band
 from attcr.bands.sensors import RGB, Sensor, check_floats, check_values
 from attcr.errors import ConfigError, SceneError, warn
 from attcr.predict import Predictor, open_predictor
-from attcr.references.cells import Cells
-from attcr.references.correct import TILE
-from attcr.references.corrector import ReferenceNetwork, open_corrector
-from attcr.references.fill import MARGIN
-from attcr.references.open import Beside, Reference, open_references
+from attcr.references.choose import search_references
+from attcr.references.correct import TILE, Corrector, open_corrector
+from attcr.references.fill import FILL_MARGIN
+from attcr.references.harmonise import Cells
+from attcr.references.open import Beside, ReferenceScene, open_references
 from attcr.restore.filler import Filler, colours_of
 from attcr.restore.fit import fitting
 from attcr.restore.inputs import identity_of
@@ -79,9 +79,9 @@ class Prepared:
     """Addresses of what decides the result: the scene's files, its mask, radar."""
     others: tuple[str, ...]
     """Addresses of what is read or came along beside those: weights, masks that are not asked for."""
-    references: tuple[Reference, ...] = ()
+    references: tuple[ReferenceScene, ...] = ()
     """Other dates that what is under cloud is filled from."""
-    corrector: ReferenceNetwork | None = None
+    corrector: Corrector | None = None
     """What corrects them inside gaps."""
     asked: str = ""
     """What the references were searched for, where they were: equal for equal work."""
@@ -132,7 +132,7 @@ class Prepared:
         if not self.references:
             return 0
         bands, cells = len(self.scene.bands), Cells.over(self.scene.height, self.scene.width)
-        rows = (self.grid.tile_height + 2 * MARGIN) * self.grid.width
+        rows = (self.grid.tile_height + 2 * FILL_MARGIN) * self.grid.width
         fields = cells.shape[0] * cells.shape[1] * bands * bands
         held = 2 * TILE * self.grid.width * (bands + 1) * 4 * len(self.references) if self.corrector else 0
         return rows * bands * 4 * (len(self.references) + 4) + fields * (20 * len(self.references) + 24) + held
@@ -201,7 +201,7 @@ class Prepared:
         for i, reference in enumerate(self.references, 1):
             beside = folder / f"reference-{i}"
             shutil.rmtree(beside, ignore_errors=True)  # found again: an interrupted run may have left a part
-            masks.append(reference.find_clouds(beside, self.scene, self.options.rim))
+            masks.append(reference.find_clouds(beside, self.options.rim))
         thick_only = not isinstance(self.predictor, NoNetwork)
         own = mask_file(self.whole, self.mask) == self.mask  # a raster of the user's is taken at its word
         colours = None if own else colours_of(self.product, [band.name for band in self.scene.bands])
@@ -353,8 +353,6 @@ def _settle_references(job: Prepared, source: Source, kept: Path | None) -> None
         return
     if job.mask == "none":
         raise SceneError(_NO_MASK)
-    from attcr.references.search import search_references  # here, so that a plain raster needs no pystac
-
     job.asked = f"{job.fingerprint()} {options.reference_days}"
     found = kept_references(kept, job.asked) if kept else None
     if found is None:
@@ -370,7 +368,7 @@ def _settle_references(job: Prepared, source: Source, kept: Path | None) -> None
     job.options = replace(options, references=found)
 
 
-def _references(job: Prepared) -> tuple[Reference, ...]:
+def _references(job: Prepared) -> tuple[ReferenceScene, ...]:
     """Open the other dates that the options name."""
     options = job.options
     if not options.references:
@@ -382,7 +380,7 @@ def _references(job: Prepared) -> tuple[Reference, ...]:
     return open_references(options.references, options.reference_mask, beside)
 
 
-def _corrector(job: Prepared) -> ReferenceNetwork | None:
+def _corrector(job: Prepared) -> Corrector | None:
     """Open the network that corrects references, unless that is not wanted."""
     options = job.options
     if options.reference_fill == "classical":

@@ -20,6 +20,7 @@ from attcr.restore.options import RestoreOptions
 from attcr.scenes.blend import StripBlender
 from attcr.scenes.clouds.masks import THICK
 from attcr.scenes.clouds.rim import CloudMap, CloudRows
+from attcr.scenes.image import Image
 from attcr.scenes.tiles import Grid, Tile
 
 Array = NDArray[Any]
@@ -58,20 +59,6 @@ SMALLEST_INPUT = 8
 """Pixels along a side that networks take at least."""
 
 
-class Rows(Protocol):
-    """Anything that gives an image's rows: a scene or an array."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the values."""
-
-    def read(self, top: int, bottom: int) -> Array:
-        """Give rows as (C, rows, W)."""
-
-    def valid(self, values: Array, top: int, *, blank: float | None = None) -> NDArray[np.bool_]:
-        """Say which of those values are data."""
-
-
 @dataclass(frozen=True)
 class Strip:
     """Finished rows of a walk: the original, the result, and what is known about them."""
@@ -100,7 +87,7 @@ class Radar(Protocol):
 class Walk:
     """The walk of the pixels: rows in, tiles through the network, blended rows out."""
 
-    rows: Rows
+    rows: Image
     """The image's bands, those that the network takes."""
     predictor: Predictor
     sensor: Sensor

@@ -10,18 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-import attcr.references.corrector
+import attcr.references.correct
 import attcr.restore.prepare as preparing
 from attcr.bands.sensors import SENTINEL2_L1C, SENTINEL2_L2A
 from attcr.bands.spec import OTHER_DATES
 from attcr.errors import AttcrWarning, ConfigError
 from attcr.networks.attcr import ATTCR, ATTCRConfig
 from attcr.references.check import Checked
-from attcr.references.correct import Corrector, Pair
-from attcr.references.corrections import Corrections, tiles_over
-from attcr.references.corrector import ReferenceNetwork, open_corrector
+from attcr.references.correct import BANDS, Corrections, Corrector, Pair, open_corrector, tiles_over
 from attcr.references.fill import Corrected, Tuned
-from attcr.references.planes import BANDS
 from attcr.restore import RestoreOptions, join_blocks, restore_block, restore_scene
 from attcr.restore.walk import FROM_DATE
 from attcr.weights import save_model
@@ -93,10 +90,10 @@ class Place:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     identity = {"weights_sha256": "f" * 64, "backend": "none", "dtype": "float32"}
 
-    def opened(product: Any, names: Any, **_: Any) -> ReferenceNetwork:
+    def opened(product: Any, names: Any, **_: Any) -> Corrector:
         places = OTHER_DATES.places(product, names)
         bands, slots = zip(*sorted((at, slot) for slot, at in enumerate(places) if at is not None), strict=True)
-        return ReferenceNetwork(carry_along_rows, bands, slots, identity)
+        return Corrector(carry_along_rows, bands, slots, identity)
 
     monkeypatch.setattr(preparing, "open_corrector", opened)
     return Place(tmp_path)
@@ -125,13 +122,11 @@ class ByPlace(Corrector):
 
 
 def corrections(height: int = 600, width: int = 500) -> Corrections:
-    def target(top: int, bottom: int) -> Any:
+    def read(top: int, bottom: int) -> list[Pair]:
         gap = np.zeros((bottom - top, width), bool)
         gap[:, 40:400] = True
-        return np.zeros((1, bottom - top, width), np.float32), ~gap, gap
-
-    def reference(i: int, top: int, bottom: int) -> Any:
-        return np.zeros((1, bottom - top, width), np.float32), np.ones((bottom - top, width), bool)
+        blank = np.zeros((1, bottom - top, width), np.float32)
+        return [Pair(top, 0, blank, blank, ~gap, gap)]
 
     def as_it_is(values: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
         return values
@@ -139,7 +134,7 @@ def corrections(height: int = 600, width: int = 500) -> Corrections:
     tuned = Tuned(as_it_is, Checked("regression", 0.01, {}, 100), Corrected(0.5, 0.005, as_it_is))
     tiles = tiles_over(height, width)
     assert tiles is not None
-    return Corrections(ByPlace(carry_along_rows, (0,), (3,)), tiles, [tuned], target, reference, 2)
+    return Corrections(ByPlace(carry_along_rows, (0,), (3,)), tiles, [tuned], read, 2)
 
 
 def test_no_border_of_a_tile_shows() -> None:
@@ -215,7 +210,7 @@ def test_where_less_than_a_tenth_is_clear_it_is_not_used(place: Place) -> None:
 
 
 def test_cirrus_is_seen_and_not_corrected() -> None:
-    network = ReferenceNetwork(carry_along_rows, (0, 1, 2), (9, 10, 11))
+    network = Corrector(carry_along_rows, (0, 1, 2), (9, 10, 11))
     assert network.corrected == [0, 2]
 
 
@@ -224,7 +219,7 @@ def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     torch.manual_seed(0)
     path = tmp_path / "tiny.safetensors"
     save_model(ATTCR(TINY).half(), path, spec=OTHER_DATES)
-    monkeypatch.setattr(attcr.references.corrector, "weights_file", lambda: path)
+    monkeypatch.setattr(attcr.references.correct, "weights_file", lambda: path)
     return path
 
 
