@@ -165,7 +165,7 @@ MUTANTS = [
     *of(
         "restore/filler.py",
         ("tests/restore/test_references.py",),
-        ("cloud-of-reference", "return values, valid & ~cloudy", "return values, valid"),
+        ("cloud-of-reference", "if clouds is not None:", "if False:"),
         ("left-is-original", "            quality[alone] = CLOUD_LEFT", "            quality[alone] = quality[alone]"),
     ),
     *of(
