@@ -2,6 +2,7 @@
 
     python tools/qgis_zip.py attcr_clouds.zip
     python tools/qgis_zip.py attcr_clouds.zip --set email=... --set repository=... --set tracker=...
+    python tools/qgis_zip.py attcr_clouds.zip --choices  # first writes what attcr's options take into choices.json
 
 QGIS's plugin repository wants the fields email, repository and tracker, too; a zip that is installed by hand does not.
 """
@@ -9,6 +10,7 @@ QGIS's plugin repository wants the fields email, repository and tracker, too; a 
 import argparse
 import configparser
 import io
+import json
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +18,7 @@ from pathlib import Path
 PLUGIN = Path(__file__).parents[1] / "plugins" / "qgis" / "attcr_clouds"
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
 """The date of every file in the zip, the earliest that one can have."""
-KINDS = {".py", ".txt", ".svg", ".qml", ""}
+KINDS = {".py", ".txt", ".svg", ".qml", ".json", ""}
 """Endings of the files that belong to the plugin."""
 
 
@@ -36,6 +38,16 @@ def pack(target: Path, fields: Mapping[str, str] | None = None) -> list[str]:
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, files[name])
     return sorted(files)
+
+
+def choices() -> str:
+    """Give choices.json: what each option takes, and the weights. The plugin cannot ask: attcr runs elsewhere."""
+    from attcr.restore.no_network import NO_WEIGHTS
+    from attcr.restore.options import restore_options
+    from attcr.weights import restoring
+
+    told = {name: list(option.choices) for name, option in restore_options().items() if option.choices}
+    return json.dumps({"weights": [*restoring(), NO_WEIGHTS], **told}, indent=2) + "\n"
 
 
 def described(metadata: str, fields: Mapping[str, str]) -> str:
@@ -60,7 +72,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("target", type=Path)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a field of metadata.txt")
+    parser.add_argument("--choices", action="store_true", help="write choices.json from this attcr first")
     asked = parser.parse_args()
+    if asked.choices:
+        (PLUGIN / "choices.json").write_text(choices(), encoding="utf-8")
     fields = dict(text.split("=", 1) for text in asked.set)
     for name in pack(asked.target, fields):
         print(name)

@@ -1,4 +1,4 @@
-"""What mkdocs.yml hooks in: pages from files of the repository's root, the command line reference, plain notebooks."""
+"""What mkdocs.yml hooks in: pages from files of the root, the commands and options, plain notebooks."""
 
 import contextlib
 import io
@@ -11,15 +11,16 @@ from typing import Any
 import typer
 
 from attcr.cli import app
+from attcr.restore.options import GROUPS, restore_options
 
 ROOT = Path(__file__).parents[1]
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """The text of a page: `source: README.md` on top makes it that file, `commands: true` adds the reference."""
+    """The text of a page: `source: README.md` on top makes it that file, `commands` and `options` add what is there."""
     if "source" in page.meta:
         return root_file(page.meta["source"], page.file.src_uri)
-    return markdown + reference() if "commands" in page.meta else markdown
+    return markdown + (reference() if "commands" in page.meta else options() if "options" in page.meta else "")
 
 
 def on_page_content(html: str, *, page: Any, **_: Any) -> str:
@@ -50,6 +51,23 @@ def reference() -> str:
     return "\n".join(_command(root, typer.Context(root, info_name="attcr")))
 
 
+def options() -> str:
+    """Every option of RestoreOptions, group by group, as Markdown."""
+    return "\n".join(line for group in GROUPS for line in _group(group))
+
+
+def _group(group: str) -> Iterator[str]:
+    yield f"\n## {group.capitalize() or 'What most people need'}\n"
+    yield "| option | command line | default | meaning | service |\n|---|---|---|---|---|"
+    for option in restore_options().values():
+        if option.group == group:
+            flag = f"{option.flags[0]} {option.metavar}".strip()
+            default = _words(option.shown) or ("" if option.default in (None, ()) else f"`{option.default!r}`")
+            meaning = _words(option.help) + ("" if option.least is None else f" At least {option.least}.")
+            share = f"{option.share[0]} to {option.share[1]}" if option.share else "yes"
+            yield f"| `{option.name}` | `{flag}` | {default} | {meaning} | {share if option.served else 'no'} |"
+
+
 def _command(command: Any, context: Any) -> Iterator[str]:
     with contextlib.redirect_stdout(io.StringIO()):
         command.get_help(context)  # puts the names of data sets, networks and products into the help
@@ -63,7 +81,12 @@ def _command(command: Any, context: Any) -> Iterator[str]:
         yield f"```text\n{' '.join([context.command_path, *needed, *others, '[OPTIONS]'])}\n```\n"
         yield _words(command.help)
         yield from _table("argument", arguments)
-        yield from _table("option", options)
+        panels = [getattr(param, "rich_help_panel", None) for param in options]
+        for panel in dict.fromkeys(panels):
+            yield from _table(
+                f"option ({panel.lower()})" if panel else "option",
+                [param for param, its in zip(options, panels, strict=True) if its == panel],
+            )
     for name, child in subcommands.items():
         yield from _command(child, type(context)(child, info_name=name, parent=context))
 

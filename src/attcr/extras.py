@@ -16,7 +16,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "eval": ("torchmetrics", "skimage", "matplotlib"),
     "train": ("lightning", "jsonargparse", "tensorboard"),
     "hub": ("huggingface_hub", "fsspec"),
-    "fleet": ("obstore", "pyarrow", "stac_geoparquet"),
+    "fleet": ("obstore", "pyarrow", "stac_geoparquet", "pydantic"),
     "ray": ("ray",),
     "serve": ("fastapi", "uvicorn", "titiler", "prometheus_client"),
     "onnx": ("onnx", "onnxruntime"),

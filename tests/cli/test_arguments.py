@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import attcr
 from attcr.bands.sensors import SENSORS
 from attcr.cli import app
+from attcr.cli.voice import one_line
+from attcr.errors import ConfigError
+from attcr.restore.options import restore_options
 
 SOURCE = Path(__file__).parents[2] / "src" / "attcr"
 COMMANDS = [["demo"], ["restore"], ["weights"], ["evaluate"], ["audit"], ["gates"], ["info"], ["convert"], ["export"]]
@@ -36,10 +40,92 @@ def test_help_names_every_product(command: str) -> None:
     assert f"does not say it: {', '.join(SENSORS)}." in words(runner.invoke(app, [command, "--help"]).output)
 
 
+def test_restore_shows_its_options_in_groups_and_what_most_people_need_first() -> None:
+    text = runner.invoke(app, ["restore", "--help"]).output
+    shown: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        title, flag = re.match(r"╭─ (\w+) ─", line), re.match(r"│ (--[\w-]+)", line)
+        if title:
+            group = shown.setdefault(title[1], [])
+        if flag:
+            group.append(flag[1])
+    assert shown == {
+        "Arguments": [],
+        "Options": ["--weights", "--mask", "--reference", "--help"],
+        "Input": ["--sensor", "--bands", "--sar", "--nodata", "--vrt"],
+        "Clouds": ["--unseen", "--dilate", "--feather"],
+        "References": ["--reference-days", "--reference-mask", "--reference-fill"],
+        "Network": ["--tile", "--overlap", "--batch", "--device", "--dtype", "--backend"],
+        "Output": [
+            *("--confidence", "--resume", "--overwrite", "--dry-run"),
+            *("--quiet", "--verbose", "--json", "--progress"),
+        ],
+    }
+
+
+def test_help_says_defaults_bounds_and_names_options_as_the_command_line_does() -> None:
+    text = words(runner.invoke(app, ["restore", "--help"]).output)
+    for told in (
+        "[default: (the product's own mask, or an installed detector, or auto)]",
+        "PIXELS [x>=8] Width and height of a tile",
+        "references are, as for --mask; none",
+        "under its clouds. May be repeated.",
+        "--vrt Accept VRTs that read files and addresses elsewhere.",
+        "How many days before and after a scene to search for references. [default: 60]",
+    ):
+        assert told in text
+    assert "Where networks run, as torch names it" in words(runner.invoke(app, ["serve", "--help"]).output)
+
+
+def given(monkeypatch: pytest.MonkeyPatch, *options: str) -> attcr.RestoreOptions:
+    """The options that `restore` is run with."""
+    seen: list[attcr.RestoreOptions] = []
+    monkeypatch.setattr("attcr.cli.scenes._restore", lambda *args, again: seen.append(args[-1]) or ({}, []))
+    answer = runner.invoke(app, ["restore", "in.tif", "out.tif", "--weights", "none", *options])
+    assert answer.exit_code == 0, answer.output
+    return seen[0]
+
+
+def test_the_command_line_without_options_takes_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert given(monkeypatch) == attcr.RestoreOptions()
+
+
+def test_every_option_of_the_command_line_reaches_restore(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = (
+        "--tile 64 --overlap 8 --batch 2 --device cuda --dtype float16 --backend torch --sensor rgb8 --bands 3,2,1 "
+        "--mask scl --unseen fill --dilate 1 --feather 2 --sar r.tif --nodata 7 --reference a,b.tif --references c.tif "
+        "--reference-days 9 --reference-mask none --reference-fill classical --confidence --vrt"
+    )
+    assert given(monkeypatch, *line.split()) == attcr.RestoreOptions(
+        tile=64, overlap=8, batch=2, device="cuda", dtype="float16", backend="torch", sensor="rgb8",
+        bands=("3", "2", "1"), mask="scl", unseen="fill", dilate=1, feather=2, sar="r.tif", nodata=7.0,
+        references=("a,b.tif", "c.tif"), reference_days=9, reference_mask="none", reference_fill="classical",
+        confidence=True, vrt="any",
+    )  # fmt: skip
+    assert {f"--{name.replace('_', '-')}" for name in restore_options()} - set(line.split()) == set()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("--tile 7", "Invalid value for '--tile': "),
+        ("--batch 0", "Invalid value for '--batch': "),
+        ("--unseen paint", "--unseen is 'paint'; expected keep, fill or nodata."),
+        ("--reference auto:0", "--reference is auto:0; expected auto or auto:NUMBER (1 to 99) alone, or scenes."),
+        ("--sensor l8", "There is no sensor 'l8'; --sensor is one of rgb8"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_the_name_that_the_caller_wrote(wrong: str, told: str) -> None:
+    answer = runner.invoke(app, ["restore", "in.tif", "out.tif", *wrong.split()])
+    assert told in (one_line(answer.exception) if isinstance(answer.exception, ConfigError) else words(answer.output))
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
         ("attcr res", "restore"),
+        ("attcr restore in.tif out.tif --dtype bf", "bfloat16"),
+        ("attcr evaluate --backend open", "openvino"),
         ("attcr restore in.tif out.tif --sensor s2-l2", "s2-l2a-n0400"),
         ("attcr restore in.tif out.tif --mask cs", "csmask"),
         ("attcr restore in.tif out.tif --weights rgb", "rgb-thin"),

@@ -28,6 +28,8 @@ def events(text: str) -> list[dict[str, object]]:
         ("replace it with `overwrite`.", "replace it with --overwrite.", "replace it with --set overwrite=...."),
         ("give `references`", "give --reference", "give --set references=..."),
         ("see `reference_mask=none`", "see --reference-mask none", "see --set reference_mask=none"),
+        ("more with `reference_days`", "more with --reference-days", "more with --set reference_days=..."),
+        ("see `confidence=true`", "see --confidence", "see --set confidence=true"),
         ("are for `engine=ray`", "are for --engine ray", "are for --engine ray"),
         *((text, text, text) for text in ["the folder `mine`, `pip install x`"]),
     ],

@@ -93,3 +93,20 @@ def test_the_options_of_a_row_stand_over_those_of_the_run() -> None:
 def test_a_row_whose_options_are_no_object_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="not a JSON object"):
         options_of(Work("a", ("a.tif",), options=text), RestoreOptions())
+
+
+def test_a_fleet_searches_for_no_references() -> None:
+    with pytest.raises(ConfigError, match="let `attcr fleet plan` find those of each scene"):
+        options_of(Work("a", ("a.tif",), options=json.dumps({"references": "auto"})), RestoreOptions())
+
+
+@pytest.mark.parametrize(("given", "references"), [("a.tif,b.tif", ("a.tif", "b.tif")), (["a,b.tif"], ("a,b.tif",))])
+def test_references_come_as_a_list_or_with_commas(given: object, references: tuple[str, ...]) -> None:
+    assert with_settings(RestoreOptions(), {"references": given}).references == references
+
+
+@pytest.mark.parametrize("nodata", [0, 0.0])
+def test_a_number_stays_what_it_was_because_digests_tell_them_apart(nodata: float) -> None:
+    options = with_settings(RestoreOptions(), {"nodata": nodata})
+    assert type(options.nodata) is type(nodata)
+    assert options.digest() == RestoreOptions(nodata=nodata).digest()

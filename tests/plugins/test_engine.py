@@ -1,6 +1,5 @@
 """The QGIS plugin's half that needs no QGIS: finding attcr, running it, taking its result over, and what it names."""
 
-import ast
 import importlib.util
 import json
 import os
@@ -22,8 +21,8 @@ from attcr.weights import restoring
 PLUGIN = Path(__file__).parents[2] / "plugins" / "qgis" / "attcr_clouds"
 
 
-def _load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("attcr_clouds_engine", PLUGIN / "engine.py")
+def _load(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -32,7 +31,8 @@ def _load() -> ModuleType:
     return module
 
 
-engine = _load()
+engine = _load("attcr_clouds_engine", PLUGIN / "engine.py")
+qgis_zip = _load("qgis_zip", PLUGIN.parents[2] / "tools" / "qgis_zip.py")
 
 
 class Heard:
@@ -228,19 +228,15 @@ def test_the_style_has_the_classes_of_the_quality_raster() -> None:
 
 
 def test_the_choices_are_those_of_attcr() -> None:
-    assert _constant("scene.py", "SENSORS") == tuple(SENSORS)
-    assert _constant("remove_clouds.py", "PUBLISHED") == tuple(restoring())
+    told = (PLUGIN / "choices.json").read_text()
+    assert told == qgis_zip.choices(), "write it again: python tools/qgis_zip.py attcr_clouds.zip --choices"
+    choices = json.loads(told)
+    assert choices["sensor"] == list(SENSORS)
+    assert choices["weights"] == [*restoring(), "none"]
+    assert choices["mask"] == ["scl", "qa_pixel", "csmask", "s2cloudless", "auto", "none"]
+    assert choices["unseen"] == ["keep", "fill", "nodata"]
 
 
-def _constant(file: str, name: str) -> Any:
-    """Give a constant of a module that imports QGIS."""
-    for node in ast.parse((PLUGIN / file).read_text()).body:
-        if isinstance(node, ast.Assign):
-            targets, values = node.targets[0], node.value
-            pairs = (
-                zip(targets.elts, values.elts, strict=True) if isinstance(targets, ast.Tuple) else [(targets, values)]
-            )  # type: ignore[attr-defined]
-            for target, value in pairs:
-                if getattr(target, "id", "") == name:
-                    return eval(ast.unparse(value))
-    raise AssertionError(f"{file} has no {name}")
+def test_the_form_takes_its_choices_from_the_file() -> None:
+    named = "".join((PLUGIN / file).read_text() for file in ("scene.py", "remove_clouds.py"))
+    assert set(re.findall(r'CHOICES\["(\w+)"\]', named)) == {"sensor", "weights", "mask", "unseen"}

@@ -1,13 +1,13 @@
 """How a server is set up, and what is refused before it starts."""
 
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from attcr.bands.sensors import SENSORS
 from attcr.errors import ConfigError
-from attcr.restore.options import RestoreOptions
-from attcr.serve.describe import FILES, SERVER_DECIDES, docstrings, inputs, schema_of
+from attcr.restore.options import RestoreOptions, restore_options
+from attcr.serve.describe import LINK, REFERENCE, UPLOAD, inputs, options_taken, schema_of
 from attcr.serve.settings import Limits, ServeSettings, digest_of, read_keys, read_limits
 
 
@@ -57,17 +57,47 @@ def test_limits_are_read_by_name() -> None:
             read_limits([text])
 
 
-def test_the_process_takes_every_option_of_the_command() -> None:
-    """An option that is added to RestoreOptions is an input the same day, with its own sentence and default."""
+def test_the_process_takes_every_option_but_those_of_the_operator() -> None:
     told = inputs(("rgb-thin",))
-    names = {field.name for field in fields(RestoreOptions)} - set(SERVER_DECIDES)
-    assert set(told) == {"scene", "weights", *names}
-    for field in fields(RestoreOptions):
-        if field.name in names:
-            assert told[field.name]["description"] == docstrings()[field.name]
-        if field.name in names - {*FILES, "references"} and field.default is not None:
-            assert told[field.name]["schema"]["default"] == getattr(RestoreOptions().on_any_machine(), field.name)
-    assert schema_of("dtype") == {"type": "string", "enum": ["float32", "bfloat16", "float16"], "default": "float32"}
-    assert schema_of("confidence") == {"type": "boolean", "default": False}
-    assert schema_of("nodata") == {"type": "number"}
-    assert schema_of("tile") == {"type": "integer", "default": 256, "minimum": 16, "maximum": 2048}
+    options = restore_options()
+    assert set(options) - set(told) == {"device", "vrt", "reference_days"}
+    assert set(told) - set(options) == {"scene", "weights"}
+    for name, option in options_taken().items():
+        assert told[name]["description"] == option.help
+        assert told[name]["maxOccurs"] == (16 if name == "references" else 1)
+        if not option.names and option.default is not None:
+            assert told[name]["schema"]["default"] == getattr(RestoreOptions().on_any_machine(), name)
+
+
+@pytest.mark.parametrize(
+    ("name", "schema"),
+    [
+        ("dtype", {"type": "string", "enum": ["float32", "bfloat16", "float16"], "default": "float32"}),
+        ("confidence", {"type": "boolean", "default": False}),
+        ("nodata", {"type": "number"}),
+        ("tile", {"type": "integer", "default": 256, "minimum": 16, "maximum": 2048}),
+        ("batch", {"type": "integer", "default": 1, "minimum": 1, "maximum": 32}),
+        ("sensor", {"type": "string", "enum": list(SENSORS)}),
+        ("unseen", {"type": "string", "enum": ["keep", "fill", "nodata"], "default": "keep"}),
+        ("sar", {"oneOf": [UPLOAD, LINK]}),
+        ("references", {"type": "array", "items": REFERENCE, "maxItems": 16, "default": []}),
+        (
+            "bands",
+            {
+                "oneOf": [
+                    {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 64},
+                    {"type": "string"},
+                ]
+            },
+        ),
+    ],
+)
+def test_an_option_has_its_json_schema(name: str, schema: dict[str, object]) -> None:
+    assert schema_of(restore_options()[name]) == schema
+
+
+def test_a_mask_is_one_by_name_or_a_file_of_a_kind() -> None:
+    named, upload, link = schema_of(restore_options()["reference_mask"])["oneOf"]
+    assert named == {"type": "string", "enum": ["scl", "qa_pixel", "csmask", "s2cloudless", "auto", "none"]}
+    for file in (upload, link):
+        assert file["properties"]["kind"]["enum"] == ["scl", "qa_pixel"]

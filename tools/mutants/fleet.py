@@ -126,7 +126,11 @@ MUTANTS = [
     *of(
         "fleet/settings.py",
         ("tests/fleet/test_settings.py",),
-        ("and-not-isinstance-one-bool", "and not isinstance(one, bool)", ""),
+        ("any-number-is-a-name", "if type(one) is int else one", "if isinstance(one, int | float) else one"),
+        ("text-is-a-number", "ConfigDict(strict=True)", "ConfigDict(strict=False)"),
+        ("commas-stay", 'value.split(",") if isinstance(value, str)', "[value] if isinstance(value, str)"),
+        ("a-search-in-a-fleet", "if options.searched:", "if False:"),
+        ("the-run-is-forgotten", "replace(options, **changed)", "replace(RestoreOptions(), **changed)"),
         ("machines-that-differ", 'if changed.get("dtype") == "auto":', "if False:"),
     ),
 ]

@@ -66,4 +66,28 @@ MUTANTS = [
         ("keys-of-two", "if keys.setdefault(digest, name) != name:", "if keys.setdefault(digest, name) is None:"),
         ("short-keys", "SHORTEST_KEY = 16", "SHORTEST_KEY = 4"),
     ),
+    *of(
+        "serve/describe.py",
+        ("tests/serve/test_serve_settings.py",),
+        ("all-is-the-users", "restore_options().items() if option.served}", "restore_options().items()}"),
+        ("machines-differ", 'told["enum"].remove("auto")', "pass"),
+        ("null-is-a-kind", 'if one["type"] != "null"]', "]"),
+        (
+            "bounds-turned-round",
+            '"minimum": option.share[0], "maximum": option.share[1]',
+            '"minimum": option.share[1], "maximum": option.share[0]',
+        ),
+        ("one-reference", '16 if option.names == "scenes" else 1', "1"),
+        ("the-default-of-python", "getattr(RestoreOptions().on_any_machine(), option.name)", "option.default"),
+    ),
+    *of(
+        "serve/inputs.py",
+        ("tests/serve/test_inputs.py",),
+        ("any-share", "if not least <= value <= most:", "if not least <= value:"),
+        ("the-least-is-too-little", "if not least <= value <= most:", "if not least < value <= most:"),
+        ("any-mask", '(name == "sar" or value not in MASKS)', '(name == "sar")'),
+        ("radar-by-name", '(name == "sar" or value not in MASKS)', "(value not in MASKS)"),
+        ("endless-numbers", "and not math.isfinite(value)", "and math.isnan(value)"),
+        ("any-length", "len(str(value)) > 2000", "len(str(value)) > 2_000_000"),
+    ),
 ]

@@ -24,6 +24,7 @@ from qgis.PyQt.QtGui import QIcon
 from .engine import EngineError, Listener, restore, split_options, told_pixels
 from .layers import show_results
 from .scene import (
+    CHOICES,
     add_scene,
     add_sensor,
     address_of,
@@ -37,9 +38,7 @@ from .setting import ICON, can_run, chosen_attcr
 WEIGHTS, WEIGHTS_FILE, MASK, MASK_LAYER = "WEIGHTS", "WEIGHTS_FILE", "MASK", "MASK_LAYER"
 REFERENCES, UNSEEN, BANDS, EXTRA = "REFERENCES", "UNSEEN", "BANDS", "EXTRA"
 OUTPUT, QUALITY = "OUTPUT", "QUALITY"
-FITTING, PUBLISHED, NO_WEIGHTS = "those that fit", ("s2-thin", "rgb-thin", "rice2-small"), "none"
-CHOSEN_MASK, MASKS = "best available", ("scl", "qa_pixel", "csmask", "s2cloudless", "auto", "none")
-UNSEEN_CHOICES = ("keep", "fill", "nodata")
+FITTING, CHOSEN_MASK = "those that fit", "best available"
 
 HELP = """
 <p>Removes clouds from a satellite image. The result has the grid, type and numbers of the image: only what is under
@@ -97,8 +96,8 @@ class RemoveClouds(QgsProcessingAlgorithm):
     def initAlgorithm(self, configuration: dict[str, Any] | None = None) -> None:  # noqa: N802
         """Add the parameters and outputs."""
         add_scene(self)
-        _add_choice(self, WEIGHTS, "Weights", [FITTING, *PUBLISHED, NO_WEIGHTS])
-        _add_choice(self, MASK, "Where the clouds are", [CHOSEN_MASK, *MASKS])
+        self.addParameter(_choice(WEIGHTS, "Weights", [FITTING, *CHOICES["weights"]]))
+        self.addParameter(_choice(MASK, "Where the clouds are", [CHOSEN_MASK, *CHOICES["mask"]]))
         self.addParameter(QgsProcessingParameterRasterLayer(MASK_LAYER, "Mask layer", optional=True))
         self.addParameter(
             QgsProcessingParameterMultipleLayers(
@@ -110,14 +109,7 @@ class RemoveClouds(QgsProcessingAlgorithm):
         )
         other.setFileFilter("Weights (*.safetensors *.onnx);;All files (*)")
         self.addParameter(advanced(other))
-        unseen = QgsProcessingParameterEnum(
-            UNSEEN,
-            "Cloud that cannot be removed",
-            options=list(UNSEEN_CHOICES),
-            defaultValue=UNSEEN_CHOICES[0],
-            usesStaticStrings=True,
-        )
-        self.addParameter(advanced(unseen))
+        self.addParameter(advanced(_choice(UNSEEN, "Cloud that cannot be removed", CHOICES["unseen"])))
         add_sensor(self)
         bands = "Bands for the network, where the file does not name them (numbers from 1, as 3,2,1)"
         self.addParameter(advanced(QgsProcessingParameterString(BANDS, bands, optional=True)))
@@ -184,7 +176,7 @@ class RemoveClouds(QgsProcessingAlgorithm):
         return [
             *sensor_options(self, parameters, context),
             *(["--bands", bands] if bands else []),
-            *(["--unseen", unseen] if unseen not in ("", UNSEEN_CHOICES[0]) else []),
+            *(["--unseen", unseen] if unseen not in ("", CHOICES["unseen"][0]) else []),
             *split_options(self.parameterAsString(parameters, EXTRA, context)),
         ]
 
@@ -220,9 +212,9 @@ def listener_of(feedback: QgsProcessingFeedback) -> Listener:
     return Listener(progress, feedback.pushInfo, feedback.pushWarning, feedback.isCanceled)
 
 
-def _add_choice(algorithm: QgsProcessingAlgorithm, name: str, description: str, options: list[str]) -> None:
-    algorithm.addParameter(
-        QgsProcessingParameterEnum(name, description, options=options, defaultValue=options[0], usesStaticStrings=True)
+def _choice(name: str, description: str, options: list[str]) -> QgsProcessingParameterEnum:
+    return QgsProcessingParameterEnum(
+        name, description, options=options, defaultValue=options[0], usesStaticStrings=True
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 from qgis.core import (
@@ -19,11 +21,8 @@ from qgis.core import (
 
 INPUT, PRODUCT, SENSOR = "INPUT", "PRODUCT", "SENSOR"
 RECOGNISED = "recognised"
-SENSORS = (
-    *("rgb8", "picture", "reflectance", "s2-l1c", "s2-l1c-n0400", "s2-l2a", "s2-l2a-n0400"),
-    *("landsat-c2-l1", "landsat-c2-l2", "landsat-tm-c2-l2"),
-)
-"""Products, by attcr's names."""
+CHOICES: dict[str, list[str]] = json.loads(Path(__file__).with_name("choices.json").read_text(encoding="utf-8"))
+"""What attcr takes for its options, as `python tools/qgis_zip.py --choices` wrote it."""
 _SENTINEL = re.compile(r"^SENTINEL2_L\w+:(?P<file>.+\.(?:xml|zip))(?::[^:]*)*$", re.IGNORECASE)
 _IN_ARCHIVE = re.compile(r"^/vsi(?:zip|tar)/(?P<file>.+?\.(?:zip|tar))(?:/.*)?$", re.IGNORECASE)
 
@@ -42,7 +41,7 @@ def add_sensor(algorithm: QgsProcessingAlgorithm) -> None:
     sensor = QgsProcessingParameterEnum(
         SENSOR,
         "Product, if the metadata does not say it",
-        options=[RECOGNISED, *SENSORS],
+        options=[RECOGNISED, *CHOICES["sensor"]],
         defaultValue=RECOGNISED,
         usesStaticStrings=True,
     )

@@ -1,13 +1,21 @@
 """Options that several commands share, and how values are read from them."""
 
 import json
+import re
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any
+from copy import copy
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from attcr.cli.voice import as_flags
 from attcr.errors import ConfigError
+
+if TYPE_CHECKING:
+    from attcr.restore.options import Option
 
 
 def complete(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
@@ -25,13 +33,12 @@ def _weights() -> Iterable[str]:
     return restoring()
 
 
-def _sensors() -> Iterable[str]:
-    from attcr.bands.sensors import SENSORS
+def _choices(option: str) -> Iterable[str]:
+    from attcr.restore.options import restore_options
 
-    return SENSORS
+    return restore_options()[option].choices
 
 
-_MASKS = ("none", "auto", "csmask", "s2cloudless", "scl", "qa_pixel")
 _WEIGHTS = "A published name (see attcr weights), a path, hf://OWNER/NAME or URL."
 
 Paths = Annotated[
@@ -52,90 +59,14 @@ WeightsThatFit = Annotated[
         autocompletion=complete(_weights),
     ),
 ]
-Mask = Annotated[
-    str | None,
-    typer.Option(
-        metavar="MASK",
-        help="Where the clouds are: scl[=FILE], qa_pixel[=FILE], s2cloudless, csmask, auto, a raster (0 is clear), or "
-        "none: restore every pixel.",
-        show_default="the product's own mask, or an installed detector, or auto",
-        autocompletion=complete(lambda: _MASKS),
-    ),
-]
-Unseen = Annotated[
-    str,
-    typer.Option(
-        metavar="HOW",
-        help="What to do with cloud that the weights do not remove: keep it, fill it with the network (low "
-        "confidence), or nodata.",
-        autocompletion=complete(lambda: ("keep", "fill", "nodata")),
-    ),
-]
-References = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--reference",
-        "--references",
-        metavar="SCENE",
-        help="Another date of the same place, in any form that a scene may have: it fills what is under cloud; may be "
-        "repeated. auto or auto:5: find up to 3 (5) dates in the catalog of a STAC item that see the ground under "
-        "its clouds.",
-    ),
-]
-ReferenceDays = Annotated[
-    int, typer.Option(metavar="DAYS", min=1, help="How many days before and after a scene to search for references.")
-]
-ReferenceMask = Annotated[
-    str | None,
-    typer.Option(
-        metavar="MASK",
-        help="Where the clouds of the references are, as for --mask; none: they are clear.",
-        show_default="chosen for each",
-    ),
-]
-ReferenceFill = Annotated[
-    str,
-    typer.Option(
-        metavar="HOW",
-        help="network: a network corrects what is filled from references, as far as that helps on the scene itself; "
-        "classical: none does.",
-        autocompletion=complete(lambda: ("network", "classical")),
-    ),
-]
 Sensor = Annotated[
     str | None,
-    typer.Option(
-        metavar="PRODUCT",
-        help="The product, if the metadata does not say it: {sensors}.",
-        autocompletion=complete(_sensors),
-    ),
-]
-Bands = Annotated[
-    str | None,
-    typer.Option(metavar="BANDS", help="Bands for the network, by name or number from 1, such as B04,B03,B02."),
-]
-Radar = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Radar raster (VV, VH in dB) for weights that take it.")
-]
-Nodata = Annotated[
-    float | None, typer.Option(metavar="VALUE", help="The value that means no data, if the file does not declare it.")
-]
-Dilate = Annotated[int, typer.Option(metavar="PIXELS", min=0, help="Pixels around a cloud that are restored too.")]
-Feather = Annotated[
-    int, typer.Option(metavar="PIXELS", min=0, help="Pixels over which the result fades into the original.")
-]
-Confidence = Annotated[
-    bool,
-    typer.Option("--confidence", help="Write how much eight flips and turns of each tile differ (8 times the work)."),
+    typer.Option(metavar="PRODUCT", help="{sensor}", autocompletion=complete(lambda: _choices("sensor"))),
 ]
 Backend = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help="What runs the network: torch, onnxruntime or openvino; auto: chosen by the weights file.",
-        autocompletion=complete(lambda: ("auto", "torch", "onnxruntime", "openvino")),
-    ),
+    str, typer.Option(metavar="NAME", help="{backend}", autocompletion=complete(lambda: _choices("backend")))
 ]
+ReferenceDays = Annotated[int, typer.Option(metavar="DAYS", min=1, help="{reference_days}")]
 Manifest = Annotated[
     str, typer.Argument(help="Scenes: Parquet, STAC (.json, .ndjson), a list (.txt), or a quoted glob.")
 ]
@@ -147,7 +78,7 @@ Settings = Annotated[
         help="An option of `attcr restore`, such as mask=scl or tile=512; may be repeated.",
     ),
 ]
-Device = Annotated[str, typer.Option(metavar="DEVICE", help="Where networks run: cpu, cuda, cuda:1, mps.")]
+Device = Annotated[str, typer.Option(metavar="DEVICE", help="{device}")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
 Verbose = Annotated[
     int,
@@ -172,15 +103,28 @@ ProgressAs = Annotated[
 
 
 class Naming(TyperCommand):
-    """A command whose help names the data sets, networks and products; they are looked up when help is asked for."""
+    """A command whose help names data sets and networks, and says of a scene's options what stands at their fields.
+
+    They are looked up when help is asked for; so are the options of a command that takes all of them.
+    """
+
+    def get_params(self, ctx: Any) -> Any:
+        """Give the parameters; where they come from RestoreOptions, the command is made whole first."""
+        make_whole = getattr(self.callback, "make_whole", None)
+        if make_whole is not None:
+            alone = typer.Typer(add_completion=False)
+            alone.command()(make_whole())
+            whole = typer.main.get_command(alone)
+            self.params, self.callback = whole.params, whole.callback
+        return super().get_params(ctx)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help with the names in the place of {datasets}, {networks} and {sensors}."""
-        for param in self.params:
-            for place, names in _NAMES.items():
-                if place in (getattr(param, "help", None) or ""):
-                    param.help = param.help.replace(place, ", ".join(names()))  # type: ignore[attr-defined]
-        _hide_types(self.get_params(ctx))
+        """Write the help with the words in the place of {datasets}, {networks} and {device}."""
+        params = self.get_params(ctx)
+        for param in params:
+            if getattr(param, "help", None):
+                param.help = re.sub(r"\{(\w+)\}", lambda found: _words_for(found[1]), param.help)
+        _hide_types(params)
         super().format_help(ctx, formatter)
 
 
@@ -193,19 +137,78 @@ class NamingGroup(TyperGroup):
         super().format_help(ctx, formatter)
 
 
-def _datasets() -> Iterable[str]:
-    from attcr.data import DATASETS
+def _words_for(place: str) -> str:
+    if place == "datasets":
+        from attcr.data import DATASETS
 
-    return DATASETS
+        return ", ".join(DATASETS)
+    if place == "networks":
+        from attcr.networks import NETWORKS
+
+        return ", ".join(NETWORKS)
+    from attcr.restore.options import restore_options
+
+    return restore_options()[place].help
 
 
-def _networks() -> Iterable[str]:
-    from attcr.networks import NETWORKS
+def takes_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take every option of RestoreOptions, as keywords.
 
-    return NETWORKS
+    They are added when the command is run or asked for its help, because their module loads numpy. The command's own
+    keywords are shown after them, among those of the output.
+    """
+
+    def make_whole() -> Callable[..., None]:
+        from attcr.restore.options import GROUPS, restore_options
+
+        options = sorted(restore_options().values(), key=lambda option: GROUPS.index(option.group))
+        own = signature(command, eval_str=True).parameters.values()
+        first = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in own if one.kind is one.POSITIONAL_OR_KEYWORD]
+        last = [_of_output(one) for one in own if one.kind is one.KEYWORD_ONLY]
+
+        def whole(**given: Any) -> None:
+            command(**given | {option.name: _value(option, given[option.name]) for option in options})
+
+        vars(whole)["__signature__"] = Signature([*first, *map(_parameter, options), *last])
+        return whole
+
+    def bare() -> None:
+        """Stand for the command until it is whole."""
+
+    vars(wraps(command)(bare)).update(__signature__=Signature(), make_whole=make_whole)
+    return bare
 
 
-_NAMES = {"{datasets}": _datasets, "{networks}": _networks, "{sensors}": _sensors}
+def _parameter(option: "Option") -> Parameter:
+    """Give an option as a parameter that Typer reads."""
+    several, kinds = isinstance(option.default, tuple), get_args(option.kind) or (option.kind,)
+    kind = bool if option.switch else next((one for one in (bool, int, float) if one in kinds), str)
+    about = typer.Option(
+        *option.flags,
+        metavar=option.metavar or None,
+        help=as_flags(option.switch_help or option.help) + (" May be repeated." if several else ""),
+        min=option.least,
+        show_default=option.shown or True,
+        autocompletion=complete(lambda: option.choices) if option.choices else None,
+        rich_help_panel=option.group.capitalize() or None,
+    )
+    typed: Any = list[str] | None if several else kind | None if option.default is None else kind
+    default = False if option.switch else None if several else option.default
+    return Parameter(option.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[typed, about])
+
+
+def _value(option: "Option", given: Any) -> Any:
+    """Give what the command line gave as a value of the option."""
+    if option.switch:
+        return option.switch if given else option.default
+    return tuple(given or ()) if isinstance(option.default, tuple) else given
+
+
+def _of_output(parameter: Parameter) -> Parameter:
+    kind, about = get_args(parameter.annotation)
+    about = copy(about)
+    about.rich_help_panel = "Output"
+    return parameter.replace(annotation=Annotated[kind, about])
 
 
 def _hide_types(params: Iterable[Any]) -> None:

@@ -9,29 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attcr.addresses import redact
-from attcr.cli.arguments import (
-    AsJson,
-    Backend,
-    Bands,
-    Confidence,
-    Device,
-    Dilate,
-    Feather,
-    Mask,
-    Nodata,
-    Paths,
-    ProgressAs,
-    Quiet,
-    Radar,
-    ReferenceDays,
-    ReferenceFill,
-    ReferenceMask,
-    References,
-    Sensor,
-    Unseen,
-    Verbose,
-    WeightsThatFit,
-)
+from attcr.cli.arguments import AsJson, Paths, ProgressAs, Quiet, Verbose, WeightsThatFit, takes_options
 from attcr.cli.voice import Voice, duration, of_restore, one_line, speaking
 from attcr.errors import AttcrError, ConfigError
 
@@ -67,32 +45,11 @@ def demo(
         )
 
 
+@takes_options
 def restore(
     paths: Paths,
     weights: WeightsThatFit = None,
-    mask: Mask = None,
-    unseen: Unseen = "keep",
-    sensor: Sensor = None,
-    bands: Bands = None,
-    sar: Radar = None,
-    nodata: Nodata = None,
-    dilate: Dilate = 8,
-    feather: Feather = 8,
-    confidence: Confidence = False,
-    reference: References = None,
-    reference_mask: ReferenceMask = None,
-    reference_days: ReferenceDays = 60,
-    reference_fill: ReferenceFill = "network",
-    tile: Annotated[int, typer.Option(metavar="PIXELS", help="Width and height of a tile.")] = 256,
-    overlap: Annotated[int, typer.Option(metavar="PIXELS", help="Pixels that neighbouring tiles share.")] = 32,
-    batch: Annotated[int, typer.Option(metavar="TILES", help="Tiles that go through the network at once.")] = 1,
-    device: Device = "cpu",
-    dtype: Annotated[
-        str,
-        typer.Option(metavar="TYPE", help="float32, bfloat16, float16, or auto: bfloat16 on CPUs that multiply in it."),
-    ] = "auto",
-    backend: Backend = "auto",
-    vrt: Annotated[bool, typer.Option("--vrt", help="Accept VRTs that read files and addresses elsewhere.")] = False,
+    *,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the target and the files beside it if they exist.")
@@ -102,6 +59,7 @@ def restore(
     verbose: Verbose = 0,
     as_json: AsJson = False,
     progress: ProgressAs = "auto",
+    **given: Any,
 ) -> None:
     """Remove the clouds from a scene. Clear pixels, grid and type stay; a quality layer says what changed.
 
@@ -112,13 +70,7 @@ def restore(
     with speaking(Voice("restore", quiet, verbose, as_json, progress, if_stopped)) as voice:
         from attcr.restore import RestoreOptions
 
-        numbers: dict[str, Any] = {"tile": tile, "overlap": overlap, "batch": batch, "nodata": nodata}
-        kinds: dict[str, Any] = {"device": device, "dtype": dtype, "backend": backend, "sensor": sensor}
-        places: dict[str, Any] = {"bands": bands, "mask": mask, "dilate": dilate, "feather": feather, "sar": sar}
-        dates: dict[str, Any] = {"references": tuple(reference or ()), "reference_mask": reference_mask}
-        dates |= {"reference_days": reference_days, "reference_fill": reference_fill}
-        rules: dict[str, Any] = {"unseen": unseen, "confidence": confidence, "vrt": "any" if vrt else "beside"}
-        options = RestoreOptions(**numbers, **kinds, **places, **dates, **rules)
+        options = RestoreOptions(**given)
         again = {"overwrite": overwrite, "resume": resume}
         work = _plan if dry_run else partial(_restore, again=again)
         _each(voice, _scenes(paths), lambda scene, target: work(voice, scene, target, weights, options))

@@ -239,11 +239,7 @@ class _Logs(logging.Handler):
 
 
 _OPTION = re.compile(r"`(?P<name>[a-z_]+)(?:=(?P<value>[^`]*))?`")
-_SWITCHES = ("vrt", "overwrite", "resume", "confidence")
-_OF_A_SCENE = (
-    *("sensor", "mask", "bands", "sar", "nodata", "tile", "overlap", "batch", "device", "dtype", "dilate", "feather"),
-    *("unseen", "references", "reference_mask", "reference_fill", "backend", *_SWITCHES),
-)
+_SWITCHES = ("overwrite", "resume")
 _OTHERS = ("weights", "engine", "gpus", "address", "collection", "workers", "threads", "slots")
 
 
@@ -254,13 +250,17 @@ def as_flags(text: str, *, fleet: bool = False) -> str:
     """
 
     def flag(found: re.Match[str]) -> str:
+        from attcr.restore.options import restore_options
+
         name, value = found["name"], found["value"]
-        if name not in (*_OF_A_SCENE, *_OTHERS):
+        option = restore_options().get(name)
+        if option is None and name not in (*_SWITCHES, *_OTHERS):
             return found[0]
-        if fleet and name in _OF_A_SCENE:
+        if fleet and name not in _OTHERS:
             return f"--set {name}={'...' if value is None else value}"
-        dashed = "--reference" if name == "references" else f"--{name.replace('_', '-')}"
-        return dashed if value is None or name in _SWITCHES else f"{dashed} {value}"
+        dashed = option.flags[0] if option else f"--{name}"
+        is_switch = name in _SWITCHES or (option and (option.switch or option.kind is bool))
+        return dashed if value is None or is_switch else f"{dashed} {value}"
 
     return _OPTION.sub(flag, text)
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from functools import cache
+from typing import Any, Literal, Union, get_args, get_origin
 
 from attcr.errors import ConfigError
+from attcr.extras import needed
 from attcr.fleet.manifest import Work
-from attcr.restore.options import RestoreOptions
+from attcr.restore.options import RestoreOptions, restore_options
+
+with needed():
+    from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 
 def options_of(work: Work, common: RestoreOptions) -> RestoreOptions:
@@ -42,41 +46,40 @@ def with_settings(options: RestoreOptions, settings: Mapping[str, Any]) -> Resto
 
     Values are those of JSON. Several names may come as a list, or as text with commas between them.
     """
-    kinds = get_type_hints(type(options))
+    known = restore_options()
     changed: dict[str, Any] = {}
     for name, value in settings.items():
-        if name not in kinds:
-            raise ConfigError(f"There is no option {name!r}; expected one of {', '.join(kinds)}.")
-        try:
-            changed[name] = _as(kinds[name], value)
-        except TypeError:
-            raise ConfigError(f"The option {name} is {value!r}; expected {_words(kinds[name])}.") from None
+        if name not in known:
+            raise ConfigError(f"There is no option {name!r}; expected one of {', '.join(known)}.")
+        changed[name] = _checked(name, value)
     if changed.get("dtype") == "auto":
         raise ConfigError("The option dtype is 'auto', which differs between machines: name float32 or bfloat16.")
     return replace(options, **changed)
 
 
-def _as(kind: Any, value: Any) -> Any:
-    """Give a value of JSON as one of a type; TypeError where it is none."""
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType):
-        for one in inner:
-            with suppress(TypeError):
-                return _as(one, value)
-    elif origin is Literal:
-        if value in inner:
-            return value
-    elif origin is tuple:
-        assert inner == (str, ...), f"options hold no {kind}"
-        listed = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else [value]
-        if all(isinstance(one, str | int) and not isinstance(one, bool) for one in listed):
-            return tuple(str(one) for one in listed)
-    elif isinstance(value, bool):
-        if kind is bool:
-            return value
-    elif isinstance(value, int | float if kind is float else kind):
-        return value
-    raise TypeError
+@cache
+def adapter(name: str) -> TypeAdapter[Any]:
+    """Give what checks the values of an option, and tells their JSON schema."""
+    return TypeAdapter(restore_options()[name].kind, config=ConfigDict(strict=True))
+
+
+def _checked(name: str, value: Any) -> Any:
+    """Give a value of JSON as one of an option; it keeps its own type, as a digest tells 0 from 0.0."""
+    kind = restore_options()[name].kind
+    given = _listed(value) if tuple[str, ...] in get_args(kind) else value
+    try:
+        adapter(name).validate_python(given)
+    except ValidationError:
+        raise ConfigError(f"The option {name} is {value!r}; expected {_words(kind)}.") from None
+    return given
+
+
+def _listed(value: Any) -> Any:
+    """Give names as a tuple: they may come as a list, as text with commas between them, or as one number."""
+    if value is None:
+        return None
+    several = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else [value]
+    return tuple(str(one) if type(one) is int else one for one in several)
 
 
 def _words(kind: Any) -> str:

@@ -1,12 +1,14 @@
-"""How to restore: one object of options, with a digest of those that decide the result."""
+"""How to restore: one object of options. What is said of an option stands at its field; all else is made from it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, get_args
+from functools import cache
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from attcr.addresses import redact
 from attcr.bands.sensors import SENSORS, Sensor
@@ -17,99 +19,153 @@ from attcr.scenes.tiles import grid
 from attcr.scenes.vrt import VrtRule
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+MASKS = ("scl", "qa_pixel", "csmask", "s2cloudless", "auto", "none")
+"""What a mask may be beside a raster."""
 AUTO, AUTO_MOST = "auto", 3
 """What stands for references that are searched for, and how many are taken then."""
 DEFAULTS = 3
 """Counts changes of the defaults below: the digest names only what differs from them."""
+GROUPS = ("", "input", "clouds", "references", "network", "output")
+"""The groups of options, in the order in which they are shown; what most people need stands before all groups."""
 
-_ASIDE = ("device", "batch", "vrt", "reference_days")
-"""Options that do not decide the result: where and how it is computed and read, and how references were found."""
+
+@dataclass(frozen=True)
+class Option:
+    """What is said of an option. The command line, fleets, the service, QGIS and the reference are made from it."""
+
+    help: str
+    group: str
+    metavar: str = ""
+    """What the command line writes in the place of a value."""
+    shown: str = ""
+    """The default in words, where the value does not say what happens."""
+    least: int | None = None
+    """The smallest value."""
+    share: tuple[int, int] | None = None
+    """The smallest and largest value that a service takes, because others use the machine's memory too."""
+    served: bool = True
+    """Whether those who use a service may set it; else its operator does."""
+    decides: bool = True
+    """Whether it decides the result; else it says where and how that is computed, or how references are found."""
+    names: Literal["", "raster", "mask", "scenes"] = ""
+    """The files that it names, if any: told without their secrets; for a service, uploads or addresses."""
+    choices: tuple[str, ...] = ()
+    """Values to choose from; those of a Literal are found by themselves."""
+    spelt: tuple[str, ...] = ()
+    """How the command line spells it, where not by its name."""
+    switch: str = ""
+    """The value that a flag without a value stands for."""
+    switch_help: str = ""
+    name: str = ""
+    """With kind and default: taken from the field."""
+    kind: Any = None
+    default: Any = None
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """How the command line spells it."""
+        return tuple(f"--{name.replace('_', '-')}" for name in self.spelt or (self.name,))
+
+    def check(self, value: object) -> None:
+        """Refuse a value that is none of the choices, or too small."""
+        if get_origin(self.kind) is Literal and value not in self.choices:
+            listed = f"{', '.join(self.choices[:-1])} or {self.choices[-1]}"
+            raise ConfigError(f"`{self.name}` is {value!r}; expected {listed}.")
+        if self.least is not None and isinstance(value, int) and value < self.least:
+            raise ConfigError(f"`{self.name}` is {value} and must be at least {self.least}.")
 
 
 @dataclass(frozen=True)
 class RestoreOptions:
     """How to restore a scene. Scenes with equal options are treated alike."""
 
-    tile: int = 256
-    """Width and height of a tile; the weights were trained on about this size."""
-    overlap: int = 32
-    """Pixels that neighbouring tiles share and are blended over."""
-    batch: int = 1
-    """Tiles that go through the network at once."""
-    device: str = "cpu"
-    """Where the network runs, as torch names it."""
-    dtype: Dtype = "auto"
-    """Number type of the network; auto is bfloat16 on CPUs that multiply in it and float32 elsewhere."""
-    backend: Backend = "auto"
-    """What runs the network: torch, onnxruntime or openvino; auto: chosen by the weights file."""
-    sensor: str | Sensor | None = None
-    """The product, if the scene's metadata does not say it."""
-    bands: tuple[str, ...] | str | None = None
-    """Bands to give the network, by name or number from 1, in the order it takes them; also as "B04,B03,B02"."""
-    mask: str | None = None
-    """Where the clouds are: none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], a raster; None chooses."""
-    unseen: Literal["keep", "fill", "nodata"] = "keep"
-    """What to do with cloud that the weights do not remove: keep it, let the network paint it, or make it no data."""
-    dilate: int = 8
-    """Pixels around a cloud that are restored too."""
-    feather: int = 8
-    """Pixels beyond those, over which the result fades into the original."""
-    sar: str | None = None
-    """Radar raster (VV, VH in dB) for weights that take it."""
-    nodata: float | None = None
-    """The value that means no data, if the file does not declare it."""
-    references: tuple[str, ...] | str = ()
-    """Other dates of the same place, in any form that a scene may have: they fill what is under cloud. auto finds up to
-    three in the catalog of a STAC item, auto:5 up to five."""
-    reference_days: int = 60
-    """How many days before and after the scene to search for references."""
-    reference_mask: str | None = None
-    """Where the clouds of references are, as for `mask`; None chooses for each, none: all of them are clear."""
-    reference_fill: Literal["network", "classical"] = "network"
-    """How references are brought to the scene's tones: a network corrects what classical methods give, where that is
-    better on hidden ground of the scene itself, or they are left at that."""
-    confidence: bool = False
-    """Run all eight flips and turns of each tile and write how much they differ."""
-
-    vrt: VrtRule = "beside"
-    """Which VRTs are accepted: "beside" those of plain files in or below their own folder, "any", or "never" one."""
+    # fmt: off
+    tile: Annotated[int, Option(
+        "Width and height of a tile; the weights were trained on about this size.",
+        "network", "PIXELS", least=8, share=(16, 2048))] = 256
+    overlap: Annotated[int, Option(
+        "Pixels that neighbouring tiles share and are blended over.",
+        "network", "PIXELS", least=0, share=(0, 1024))] = 32
+    batch: Annotated[int, Option(
+        "Tiles that go through the network at once.",
+        "network", "TILES", least=1, share=(1, 32), decides=False)] = 1
+    device: Annotated[str, Option(
+        "Where networks run, as torch names it: cpu, cuda, cuda:1, mps.",
+        "network", "DEVICE", served=False, decides=False)] = "cpu"
+    dtype: Annotated[Dtype, Option(
+        "Number type of the network: float32, bfloat16, float16, or auto: bfloat16 on CPUs that multiply in it.",
+        "network", "TYPE")] = "auto"
+    backend: Annotated[Backend, Option(
+        "What runs the network: torch, onnxruntime or openvino; auto: chosen by the weights file.",
+        "network", "NAME")] = "auto"
+    sensor: Annotated[str | Sensor | None, Option(
+        f"The product, if the metadata does not say it: {', '.join(SENSORS)}.",
+        "input", "PRODUCT", choices=tuple(SENSORS))] = None
+    bands: Annotated[tuple[str, ...] | str | None, Option(
+        "Bands for the network, by name or number from 1, in the order it takes them, such as B04,B03,B02.",
+        "input", "BANDS")] = None
+    mask: Annotated[str | None, Option(
+        "Where the clouds are: scl[=FILE], qa_pixel[=FILE], s2cloudless, csmask, auto, a raster (0 is clear), or "
+        "none: restore every pixel.",
+        "", "MASK", "the product's own mask, or an installed detector, or auto", names="mask", choices=MASKS)] = None
+    unseen: Annotated[Literal["keep", "fill", "nodata"], Option(
+        "What to do with cloud that the weights do not remove: keep it, fill it with the network (low confidence), "
+        "or make it nodata.",
+        "clouds", "HOW")] = "keep"
+    dilate: Annotated[int, Option(
+        "Pixels around a cloud that are restored too.",
+        "clouds", "PIXELS", least=0, share=(0, 512))] = 8
+    feather: Annotated[int, Option(
+        "Pixels beyond those, over which the result fades into the original.",
+        "clouds", "PIXELS", least=0, share=(0, 512))] = 8
+    sar: Annotated[str | None, Option(
+        "Radar raster (VV, VH in dB) for weights that take it.",
+        "input", "FILE", names="raster")] = None
+    nodata: Annotated[float | None, Option(
+        "The value that means no data, if the file does not declare it.",
+        "input", "VALUE")] = None
+    references: Annotated[tuple[str, ...] | str, Option(
+        "Other dates of the same place, in any form that a scene may have: they fill what is under cloud. auto "
+        "(auto:5): find up to 3 (5) in the catalog of a STAC item that see the ground under its clouds.",
+        "", "SCENE", names="scenes", spelt=("reference", "references"))] = ()
+    reference_days: Annotated[int, Option(
+        "How many days before and after a scene to search for references.",
+        "references", "DAYS", least=1, served=False, decides=False)] = 60  # a service does not search
+    reference_mask: Annotated[str | None, Option(
+        "Where the clouds of the references are, as for `mask`; none: they are clear.",
+        "references", "MASK", "chosen for each", names="mask", choices=MASKS)] = None
+    reference_fill: Annotated[Literal["network", "classical"], Option(
+        "network: a network corrects what is filled from references, as far as that helps on the scene itself; "
+        "classical: none does.",
+        "references", "HOW")] = "network"
+    confidence: Annotated[bool, Option(
+        "Write how much eight flips and turns of each tile differ (8 times the work).",
+        "output")] = False
+    vrt: Annotated[VrtRule, Option(
+        "Which VRTs are accepted: beside: those of plain files in or below their own folder; any; never: none.",
+        "input", served=False, decides=False, switch="any",
+        switch_help="Accept VRTs that read files and addresses elsewhere.")] = "beside"
+    # fmt: on
 
     def __post_init__(self) -> None:
         if self.bands is not None:
             listed = self.bands.split(",") if isinstance(self.bands, str) else self.bands
             object.__setattr__(self, "bands", tuple(str(name).strip() for name in listed))
             if not self.bands or not all(self.bands):
-                raise ConfigError(f"bands is {self.bands}; expected names or numbers, such as B04,B03,B02.")
+                raise ConfigError(f"`bands` is {self.bands}; expected names or numbers, such as B04,B03,B02.")
         if isinstance(self.references, str):
             object.__setattr__(self, "references", (self.references,))
-        self._check_references()
-        if isinstance(self.sensor, str):
-            object.__setattr__(self, "sensor", self.sensor.lower())
-        if self.batch < 1:
-            raise ConfigError(f"batch is {self.batch} and must be at least 1.")
-        if self.dilate < 0 or self.feather < 0:
-            raise ConfigError(f"dilate ({self.dilate}) and feather ({self.feather}) must not be negative.")
-        if self.dtype not in get_args(Dtype):
-            raise ConfigError(f"dtype is {self.dtype!r}; expected auto, float32, bfloat16 or float16.")
-        if self.unseen not in ("keep", "fill", "nodata"):
-            raise ConfigError(f"unseen is {self.unseen!r}; expected keep, fill or nodata.")
-        if self.backend not in get_args(Backend):
-            raise ConfigError(f"backend is {self.backend!r}; expected {', '.join(get_args(Backend))}.")
-        if self.vrt not in ("beside", "any", "never"):
-            raise ConfigError(f"vrt is {self.vrt!r}; expected beside, any or never.")
-        if isinstance(self.sensor, str) and self.sensor not in SENSORS:
-            raise ConfigError(f"There is no sensor {self.sensor!r}; `sensor` is one of {', '.join(SENSORS)}.")
-        grid(1, 1, tile=self.tile, overlap=self.overlap)
-
-    def _check_references(self) -> None:
         told = [one for one in self.references if one == AUTO or one.startswith(f"{AUTO}:")]
         if told and (self.references != (told[0],) or not re.fullmatch(rf"{AUTO}(:[1-9]\d?)?", told[0])):
             shown = " ".join(redact(one) for one in self.references)
-            raise ConfigError(f"references is {shown}; expected auto or auto:NUMBER (1 to 99) alone, or scenes.")
-        if self.reference_fill not in ("network", "classical"):
-            raise ConfigError(f"reference_fill is {self.reference_fill!r}; expected network or classical.")
-        if self.reference_days < 1:
-            raise ConfigError(f"reference_days is {self.reference_days} and must be at least 1.")
+            raise ConfigError(f"`references` is {shown}; expected auto or auto:NUMBER (1 to 99) alone, or scenes.")
+        if isinstance(self.sensor, str):
+            object.__setattr__(self, "sensor", self.sensor.lower())
+        if isinstance(self.sensor, str) and self.sensor not in SENSORS:
+            raise ConfigError(f"There is no sensor {self.sensor!r}; `sensor` is one of {', '.join(SENSORS)}.")
+        for name, option in restore_options().items():
+            option.check(getattr(self, name))
+        grid(1, 1, tile=self.tile, overlap=self.overlap)
 
     @property
     def searched(self) -> int:
@@ -120,11 +176,14 @@ class RestoreOptions:
     def describe(self) -> dict[str, Any]:
         """Give the options that decide the result, as plain values: how references were found does not."""
         told = asdict(self)
-        told["sar"] = redact(self.sar) if self.sar else None
-        told["mask"] = redact(self.mask) if self.mask else None
-        told["references"] = tuple(redact(href) for href in self.references)
-        told["reference_mask"] = redact(self.reference_mask) if self.reference_mask else None
-        return {key: value for key, value in told.items() if key not in _ASIDE}
+        for name, option in restore_options().items():
+            if not option.decides:
+                del told[name]
+            elif option.names == "scenes":
+                told[name] = tuple(redact(href) for href in told[name])
+            elif option.names:
+                told[name] = redact(told[name]) if told[name] else None
+        return told
 
     def digest(self) -> str:
         """Give a sha256 of the options that decide the result and are not at their default.
@@ -148,3 +207,15 @@ class RestoreOptions:
     def named_sensor(self) -> Sensor | None:
         """Give the sensor that the options name, or hold."""
         return SENSORS[self.sensor] if isinstance(self.sensor, str) else self.sensor
+
+
+@cache
+def restore_options() -> Mapping[str, Option]:
+    """Give every option of RestoreOptions by its name."""
+    kinds = get_type_hints(RestoreOptions, include_extras=True)
+    told = {}
+    for field in fields(RestoreOptions):
+        kind, option = get_args(kinds[field.name])
+        choices = get_args(kind) if get_origin(kind) is Literal else option.choices
+        told[field.name] = replace(option, name=field.name, kind=kind, default=field.default, choices=choices)
+    return told

@@ -1,30 +1,15 @@
-"""What the process `restore` takes and gives, told from RestoreOptions itself so that the two cannot differ."""
+"""What the process `restore` takes and gives; its inputs are made from the options of RestoreOptions."""
 
 from __future__ import annotations
 
-import ast
-import inspect
-import itertools
-import textwrap
-import types
-from dataclasses import MISSING, fields
-from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
-from attcr.bands.sensors import SENSORS, Sensor
-from attcr.restore.options import RestoreOptions
+from attcr.fleet.settings import adapter
+from attcr.restore.options import MASKS, Option, RestoreOptions, restore_options
 from attcr.version import __version__
 
 PROCESS = "restore"
-SERVER_DECIDES = ("device", "vrt", "reference_days")
-"""Options that are the operator's, or of a search for references, which a service does not do."""
-FILES = ("mask", "reference_mask", "sar")
-"""Options that name a file: here an upload or an address."""
-MASKS = ("none", "auto", "csmask", "s2cloudless", "scl", "qa_pixel")
 MASK_KINDS = ("scl", "qa_pixel")
-MOST = {"tile": 2048, "overlap": 1024, "batch": 32, "dilate": 512, "feather": 512}
-"""The largest values allowed, because others use the machine's memory too."""
-LEAST = {"tile": 16, "overlap": 0, "batch": 1, "dilate": 0, "feather": 0}
 COG = "image/tiff; application=geotiff; profile=cloud-optimized"
 OUTPUTS: dict[str, tuple[str, str]] = {
     "restored": ("The scene without cloud, with its own grid and type", COG),
@@ -73,57 +58,34 @@ SCENE = {"oneOf": [UPLOAD, LINK, ITEM, QUALIFIED, BANDS]}
 REFERENCE = {"oneOf": [UPLOAD, LINK, ITEM, QUALIFIED]}
 
 
-@cache
-def docstrings() -> dict[str, str]:
-    """Give the sentence under each field of RestoreOptions."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(RestoreOptions)))
-    (body,) = [node.body for node in tree.body if isinstance(node, ast.ClassDef)]
-    told: dict[str, str] = {}
-    for field, text in itertools.pairwise(body):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
-            told[field.target.id] = str(ast.literal_eval(text.value))
-    return told
+def options_taken() -> dict[str, Option]:
+    """Give the options that a request may set."""
+    return {name: option for name, option in restore_options().items() if option.served}
 
 
-def options_taken() -> list[str]:
-    """Give the names of the options that a request may set."""
-    return [field.name for field in fields(RestoreOptions) if field.name not in SERVER_DECIDES]
-
-
-def schema_of(name: str) -> dict[str, Any]:
+def schema_of(option: Option) -> dict[str, Any]:
     """Give the JSON schema of one option."""
-    if name == "references":
+    if option.names == "scenes":
         return {"type": "array", "items": REFERENCE, "maxItems": 16, "default": []}
-    if name == "sar":
+    if option.names == "raster":
         return {"oneOf": [UPLOAD, LINK]}
-    if name in FILES:
+    if option.names == "mask":
         kinded = {"kind": {"type": "string", "enum": list(MASK_KINDS), "description": "Else 0 is clear."}}
         files = [{**one, "properties": {**one["properties"], **kinded}} for one in (UPLOAD, LINK)]  # type: ignore[dict-item]
         return {"oneOf": [{"type": "string", "enum": list(MASKS)}, *files]}
-    if name == "sensor":
-        return {"type": "string", "enum": list(SENSORS)}
-    field = next(one for one in fields(RestoreOptions) if one.name == name)
-    schema = _schema(get_type_hints(RestoreOptions)[name])
-    if name in MOST:
-        schema |= {"minimum": LEAST[name], "maximum": MOST[name]}
-    if name == "dtype":
-        schema["enum"].remove("auto")  # what a job gives does not depend on the machine that computes it
-    default = getattr(RestoreOptions().on_any_machine(), name)
-    if field.default is not MISSING and default is not None:
-        schema["default"] = default
-    return schema
-
-
-def _schema(kind: Any) -> dict[str, Any]:
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType):
-        kinds = [one for one in inner if one not in (types.NoneType, Sensor)]
-        return _schema(kinds[0]) if not kinds[1:] else {"oneOf": [_schema(one) for one in kinds]}
-    if origin is Literal:
-        return {"type": "string", "enum": list(inner)}
-    if origin is tuple:
-        return {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 64}
-    return {"type": {bool: "boolean", int: "integer", float: "number", str: "string"}[kind]}
+    if option.choices:
+        told: dict[str, Any] = {"type": "string", "enum": list(option.choices)}
+    else:
+        made = adapter(option.name).json_schema()
+        kinds = [one for one in made.get("anyOf", [made]) if one["type"] != "null"]
+        kinds = [{**one, "minItems": 1, "maxItems": 64} if one["type"] == "array" else one for one in kinds]
+        told = {"oneOf": kinds} if kinds[1:] else kinds[0]
+    if option.share:
+        told |= {"minimum": option.share[0], "maximum": option.share[1]}
+    if option.name == "dtype":
+        told["enum"].remove("auto")  # what a job gives does not depend on the machine that computes it
+    default = getattr(RestoreOptions().on_any_machine(), option.name)
+    return told if default is None else {**told, "default": default}
 
 
 def inputs(weights: tuple[str, ...]) -> dict[str, Any]:
@@ -144,13 +106,13 @@ def inputs(weights: tuple[str, ...]) -> dict[str, Any]:
             "schema": {"type": "string", "enum": list(weights)},
         },
     }
-    for name in options_taken():
+    for name, option in options_taken().items():
         described[name] = {
             "title": name,
-            "description": docstrings()[name],
+            "description": option.help,
             "minOccurs": 0,
-            "maxOccurs": 16 if name == "references" else 1,
-            "schema": schema_of(name),
+            "maxOccurs": 16 if option.names == "scenes" else 1,
+            "schema": schema_of(option),
         }
     return described
 

@@ -18,16 +18,8 @@ from attcr.files import replacing, write_whole
 from attcr.fleet.manifest import Work, prune_item, work_of_item
 from attcr.fleet.settings import with_settings
 from attcr.restore.no_network import NO_WEIGHTS
-from attcr.restore.options import RestoreOptions
-from attcr.serve.describe import (
-    FILES,
-    LEAST,
-    MASK_KINDS,
-    MASKS,
-    MOST,
-    OUTPUTS,
-    options_taken,
-)
+from attcr.restore.options import MASKS, RestoreOptions
+from attcr.serve.describe import MASK_KINDS, OUTPUTS, options_taken
 from attcr.serve.limits import Hosts, NotAllowedError, check_file, fetch_file, file_name
 from attcr.serve.settings import Limits
 
@@ -87,9 +79,10 @@ def read_request(body: object, hosts: Hosts, limits: Limits, weights: tuple[str,
     given = dict(body["inputs"])
     if "scene" not in given:
         raise ConfigError("The input scene is missing: give an upload, an address, a STAC item or band files.")
-    unknown = sorted(set(given) - {"scene", "weights", *options_taken()})
+    taken = options_taken()
+    unknown = sorted(set(given) - {"scene", "weights", *taken})
     if unknown:
-        known = ", ".join(("scene", "weights", *options_taken()))
+        known = ", ".join(("scene", "weights", *taken))
         raise ConfigError(f"There is no input {unknown[0][:60]!r}; expected some of {known}.")
     refs = [*_refs("scene", given.pop("scene"))]
     listed = given.pop("references", None) or []
@@ -102,7 +95,7 @@ def read_request(body: object, hosts: Hosts, limits: Limits, weights: tuple[str,
         raise ConfigError(f"There are no weights {str(chosen)[:60]!r} here; expected one of {', '.join(weights)}.")
     options: dict[str, Any] = {}
     for name, value in given.items():
-        if name in FILES and isinstance(value, dict):
+        if taken[name].names and isinstance(value, dict):
             refs += _refs(name, value)
         elif value is not None:
             options[name] = value
@@ -150,18 +143,20 @@ def _refs(slot: str, value: object) -> Iterator[Ref]:
 
 def _check_options(options: Mapping[str, Any], *, has_references: bool, weights: str | None) -> None:
     """Refuse options as the command does, and what would take more than a server's share."""
+    taken = options_taken()
     for name, value in options.items():
-        if name in FILES and (name == "sar" or value not in MASKS):
+        if taken[name].names and (name == "sar" or value not in MASKS):
             expected = "an upload or an address" if name == "sar" else f"{', '.join(MASKS)}, an upload or an address"
             raise ConfigError(f"The option {name} is {str(value)[:60]!r}; expected {expected}.")
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"The option {name} is {value}; expected a finite number.")
         if isinstance(value, str | list) and len(str(value)) > 2000:
             raise ConfigError(f"The option {name} is too long.")
-    with_settings(RestoreOptions(), {name: value for name, value in options.items() if name not in FILES})
-    for name, most in MOST.items():
-        if name in options and not LEAST[name] <= options[name] <= most:
-            raise ConfigError(f"The option {name} is {options[name]}; this server takes {LEAST[name]} to {most}.")
+    with_settings(RestoreOptions(), {name: value for name, value in options.items() if not taken[name].names})
+    for name, value in options.items():
+        least, most = taken[name].share or (value, value)
+        if not least <= value <= most:
+            raise ConfigError(f"The option {name} is {value}; this server takes {least} to {most}.")
     if weights == NO_WEIGHTS and not has_references:
         raise ConfigError(
             "`weights=none` fills clouds from other dates, and none was given: give them with `references`."
