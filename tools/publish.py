@@ -39,7 +39,7 @@ from attcr.files import sha256
 from attcr.weights import Published, load_model, published, read_header, save_model
 
 ROOT = Path(__file__).parents[1]
-FOLDER = ROOT / "src" / "attcr" / "published"
+FOLDER = ROOT / "src" / "attcr" / "weights" / "published"
 CARDS = ROOT / "docs" / "reference" / "models"
 
 
@@ -264,7 +264,7 @@ def _item(entry: Published) -> pystac.Item:
     item.add_asset(
         "weights",
         pystac.Asset(
-            f"../../src/attcr/published/{entry.name}.safetensors",
+            f"../../src/attcr/weights/published/{entry.name}.safetensors",
             title="Weights, safetensors",
             media_type="application/vnd.safetensors",
             roles=["mlm:model", "mlm:weights"],

@@ -9,7 +9,6 @@ import pytest
 SOURCE = Path(__file__).parents[2] / "src" / "attcr"
 MAY = {
     "bands/spec.py": "it says what the channels mean",
-    "weights/__init__.py": "files saved before there was a spec are taken for what their channels used to stand for",
     "paper/official.py": "the authors' network adds its result to its last inputs",
 }
 COUNTS = {"in_channels", "out_channels", "channels", "bands", "band_count", "planes"}

@@ -40,7 +40,7 @@ EXPORTED = ".onnx"
 
 
 def open_predictor(
-    source: str | Path | nn.Module | Predictor,
+    weights: str | Path | nn.Module | Predictor,
     *,
     device: str = "cpu",
     dtype: str = "float32",
@@ -57,22 +57,22 @@ def open_predictor(
     """
     if backend not in get_args(Backend):
         raise ConfigError(f"backend is {backend!r}; expected {', '.join(get_args(Backend))}.")
-    if isinstance(source, (str, Path)):
-        path = find_weights(source)
+    if isinstance(weights, (str, Path)):
+        path = find_weights(weights)
         if backend == "auto":
             backend = "onnxruntime" if path.suffix.lower() == EXPORTED else "torch"
         return _from_file(path, backend, device=device, dtype=settle_dtype(dtype, device, backend), threads=threads)
-    if isinstance(source, Predictor) and not hasattr(source, "state_dict"):
-        return source
-    if hasattr(source, "state_dict"):
+    if isinstance(weights, Predictor) and not hasattr(weights, "state_dict"):
+        return weights
+    if hasattr(weights, "state_dict"):
         if backend not in ("auto", "torch"):
             raise ConfigError(f"A module runs on torch, not on {backend}: give the name or path of weights.")
         from attcr.predict.torch import TorchPredictor
 
         settled = settle_dtype(dtype, device, "torch")
-        return TorchPredictor(cast("nn.Module", source), device=device, dtype=settled, threads=threads)
+        return TorchPredictor(cast("nn.Module", weights), device=device, dtype=settled, threads=threads)
     raise ConfigError(
-        f"{type(source).__name__} is not a predictor: give the name or path of weights, a module, or an object that "
+        f"{type(weights).__name__} is not a predictor: give the name or path of weights, a module, or an object that "
         "has a spec and an identity and can be called."
     )
 

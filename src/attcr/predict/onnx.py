@@ -19,12 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.bands.spec import InputSpec
 from attcr.errors import WeightsError
 from attcr.extras import needed
 from attcr.predict.predictor import MULTIPLE
 from attcr.version import __version__
-from attcr.weights import WRONG, WeightsHeader, read_tensors
+from attcr.weights import WRONG, WeightsHeader, header_of, read_tensors
 
 with needed():
     import onnx
@@ -135,14 +134,7 @@ def read_metadata(metadata: Mapping[str, str], path: Path) -> tuple[WeightsHeade
             f"{path}: {told} in its metadata, expected {FORMAT!r}: not exported by this version of attcr. Export the "
             f"weights again: attcr export WEIGHTS {path}"
         )
-    try:
-        config, provenance = json.loads(metadata["config"]), json.loads(metadata["provenance"])
-        if not isinstance(config, dict) or not isinstance(provenance, dict):
-            raise ValueError("config and provenance must be JSON objects")
-        spec = InputSpec.from_json(json.loads(metadata["spec"]))
-        return WeightsHeader(metadata["network"], config, spec, provenance), metadata["weights_sha256"]
-    except WRONG as error:
-        raise WeightsError(f"{path}: its metadata is of another version or damaged ({error})") from error
+    return header_of(metadata, path), metadata.get("weights_sha256", "")
 
 
 def _same(built: onnx.ModelProto, came: onnx.ModelProto) -> bool:

@@ -57,10 +57,10 @@ class TorchPredictor:
 
     @classmethod
     def from_weights(
-        cls, source: str | Path, *, device: str = "cpu", dtype: str = "float32", threads: int = 0
+        cls, weights: str | Path, *, device: str = "cpu", dtype: str = "float32", threads: int = 0
     ) -> TorchPredictor:
         """Load weights by anything that `find_weights` takes."""
-        path = find_weights(source)
+        path = find_weights(weights)
         return cls(load_model(path), device=device, dtype=dtype, threads=threads, weights_sha256=sha256(path))
 
     @torch.inference_mode()
