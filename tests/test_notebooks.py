@@ -13,7 +13,7 @@ from PIL import Image
 
 from attcr.bands.sensors import S2_L1C_BANDS
 from attcr.data.dates import DatedImage, find_sen12mscr
-from attcr.evaluate.protocols import PROTOCOLS
+from attcr.evaluate import PROTOCOLS
 
 nbformat = pytest.importorskip("nbformat", reason="needs nbclient and ipykernel: pip install 'attcr[dev]'")
 nbclient = pytest.importorskip("nbclient", reason="needs nbclient and ipykernel: pip install 'attcr[dev]'")

@@ -318,3 +318,11 @@ def test_the_users_own_choice_rules() -> None:
         TRUE_COLOUR.match(SENTINEL2_L2A, ["B02", "B03", ""], ["B02", "B03", "B10"])
     with pytest.raises(SceneError, match="Band 5 is not among the scene's 4 bands"):
         TRUE_COLOUR.match(REFLECTANCE, [""] * 4, ["3", "2", "5"])
+
+
+@pytest.mark.parametrize(("low", "high", "span"), [(0.1, 1.0, 1.0), (0.0, 2.0, 1.0), (0.0, 1.0, 5.0)])
+def test_planes_of_the_same_name_in_another_range_are_refused(low: float, high: float, span: float) -> None:
+    wanted = spec_of(Slot("red", 665.0, 0.0, 1.0, 1.0))
+    assert wanted.pick([Slot("nir", 842.0), Slot("red", 665.0, 0.0, 1.0, 1.0)]) == [1]
+    with pytest.raises(ConfigError, match="the same name, and other numbers"):
+        wanted.pick([Slot("red", 665.0, low, high, span)])

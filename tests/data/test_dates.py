@@ -7,7 +7,7 @@ import pytest
 
 from attcr.bands.sensors import S2_COMMON, S2_L1C_BANDS
 from attcr.data import DATASETS, find_set
-from attcr.data.dates import BANDS_10M, BANDS_20M, BANDS_60M, CLASSES_MASK, tell_classes
+from attcr.data.dates import BANDS_10M, BANDS_20M, BANDS_60M, CLASSES_MASK, ClearDates, read_date, tell_classes
 from attcr.errors import ConfigError, DataError, DataNotFoundError
 from fakes import write_native, write_tif
 
@@ -133,3 +133,46 @@ def test_what_is_missing_or_not_meant_is_refused(tmp_path: Path) -> None:
         write_tif(tmp_path / f"{date}.tif", numbers(0))
     with pytest.raises(DataError, match=r"2022-09-02.tif has 13 bands and 10 are expected: B02 B03"):
         find_set("haze-20lmr").open(tmp_path)[0]
+
+
+def test_clear_dates_are_paired_with_their_neighbours_both_ways_or_as_one_says(tmp_path: Path) -> None:
+    for name, value in (("2020-01-01", 1000), ("2020-01-11", 2000), ("20200301", 3000)):
+        write_tif(tmp_path / f"{name}.tif", np.full((2, 4, 5), value, np.uint16))
+    dates = find_set("dates").open(tmp_path)
+    assert isinstance(dates, ClearDates)
+    first, second, third = "2020-01-01", "2020-01-11", "20200301"
+    assert dates.pairs == [(first, second), (second, first), (second, third), (third, second)]
+    assert [dates.days_apart(at) for at in range(len(dates))] == [10, -10, 50, -50]
+    sample = dates[2]
+    assert sample["name"] == "2020-01-11,20200301"
+    assert (float(sample["clear"].mean()), float(sample["inputs"].mean())) == (pytest.approx(0.2), pytest.approx(0.3))
+    assert sample["clear"].shape == (2, 4, 5)
+    assert (dates.bands, dates.spec.outputs) == (["", ""], ("band 1", "band 2"))
+    told = find_set("dates").told(pairs=[(third, first)]).open(tmp_path)
+    assert list(told.names) == ["20200301,2020-01-01"]
+
+
+def test_integers_are_digital_numbers_and_floats_reflectance_whatever_they_are(tmp_path: Path) -> None:
+    for dtype, value, expected in ((np.uint16, 9, 9e-4), (np.int16, 12000, 1.2), (np.float32, 12.5, 12.5)):
+        write_tif(tmp_path / "x.tif", np.full((1, 2, 2), value, dtype))
+        values, names = read_date(tmp_path / "x.tif")
+        assert values.dtype == np.float32
+        assert values.max() == pytest.approx(expected)
+        assert names == [""]
+
+
+def test_dates_that_are_not_there_or_do_not_fit_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DataNotFoundError, match="holds 0 dates: expected at least two"):
+        find_set("dates").open(tmp_path)
+    write_tif(tmp_path / "first.tif", np.ones((2, 4, 5), np.uint16))
+    write_tif(tmp_path / "second.tif", np.ones((2, 4, 6), np.uint16))
+    with pytest.raises(DataNotFoundError, match=r"holds no third\.tif: name dates that are there"):
+        find_set("dates").told(pairs=[("first", "third")]).open(tmp_path)
+    dates = find_set("dates").open(tmp_path)
+    assert dates.days_apart(0) is None  # type: ignore[attr-defined]
+    with pytest.raises(DataError, match=r"first.tif is \(2, 4, 5\) and .*second.tif \(2, 4, 6\): bring the dates"):
+        dates[0]
+    with pytest.raises(ConfigError, match="leave out cache"):
+        find_set("dates").open(tmp_path, cache=True)
+    with pytest.raises(ConfigError, match="cloudsen12 has no dates to choose pairs of"):
+        find_set("cloudsen12").told(pairs=[("first", "second")])

@@ -9,8 +9,7 @@ from attcr.bands.spec import CLOUDS, RICE2, SEN12MSCR, TRUE_COLOUR
 from attcr.data import DATASETS, DataSet, PairFolder, find_set, load_split
 from attcr.data.splits import PARTS, shipped_splits
 from attcr.errors import ConfigError
-from attcr.evaluate.by_class import CLASS_PROTOCOLS
-from attcr.evaluate.protocols import PROTOCOLS
+from attcr.evaluate.protocols import IMAGE_PROTOCOLS
 from fakes import make_pairs, write_tif
 
 
@@ -19,10 +18,10 @@ def test_an_entry_says_all_that_is_asked_of_it(data: DataSet) -> None:
     assert data.obtain
     assert data.about
     assert data.listed == (data.name in shipped_splits())
-    if data.protocol in CLASS_PROTOCOLS:
+    if data.protocol not in IMAGE_PROTOCOLS:
         assert (data.parts, data.listed, data.paper) == (("test",), False, None)
         return
-    rule = PROTOCOLS[data.protocol]
+    rule = IMAGE_PROTOCOLS[data.protocol]
     assert rule.bands in (None, len(data.spec.outputs))
     assert data.listed == bool(data.parts)
     assert data.parts in ((), PARTS)
@@ -37,7 +36,7 @@ def test_the_sets_hold_the_bands_that_they_were_made_of() -> None:
     assert slots["rice2"] == ["swir16", "nir08", "red"]
     assert slots["sen12mscr"][:3] == ["sar:vv", "sar:vh", "coastal"]
     assert DATASETS["sen12mscr"].spec == SEN12MSCR
-    reflectance = {"sen12mscr", "cloudsen12", "sen12mscr-pairs", "sen12mscrts-146", "haze-20lmr"}
+    reflectance = {"sen12mscr", "cloudsen12", "sen12mscr-pairs", "sen12mscrts-146", "haze-20lmr", "dates"}
     assert {name: data.levels for name, data in DATASETS.items() if data.levels != 255} == dict.fromkeys(
         reflectance, 10000
     )

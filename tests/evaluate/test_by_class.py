@@ -1,12 +1,14 @@
 """Pairs of two dates are fitted on what is clear on both, and scored by class."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
+from attcr.data import DATASETS
 from attcr.errors import ShapeError
-from attcr.evaluate.by_class import CLASS_PROTOCOLS, METRICS, fit_to, pool, pool_with_interval, summarise
+from attcr.evaluate.by_class import CLASS_PROTOCOLS, METRICS, ClassProtocol, fit_to, pool, pool_with_interval
 
 BANDS = ("green", "red", "nir")
 FITTED, RAW = CLASS_PROTOCOLS["two-dates"], CLASS_PROTOCOLS["two-dates-raw"]
@@ -41,6 +43,13 @@ def test_the_fit_is_that_of_least_squares() -> None:
     for band, fitted in enumerate(fit_to(image, clear, both)):
         line = np.polyfit(image[band][both], clear[band][both], 1)
         np.testing.assert_allclose(fitted, np.polyval(line, image[band]), atol=1e-9)
+
+
+def test_a_band_that_hardly_varies_is_fitted_all_the_same() -> None:
+    clear, classes = ground(), rows()
+    image = clear.copy()
+    image[1] = 0.25 + (clear[1] - clear[1].mean()) * 0.001  # a standard deviation of about 9e-5
+    np.testing.assert_allclose(fit_to(image, clear, classes == 0)[1], clear[1], atol=1e-9)
 
 
 def test_a_flat_band_is_left_as_it_is() -> None:
@@ -128,7 +137,7 @@ def test_every_pixel_counts_alike_whatever_image_it_is_in() -> None:
     assert pool(images, "thin", "mae") == pytest.approx(0.325)
     assert pool(images, "thin", "rmse") == pytest.approx(math.sqrt((0.01 + 3 * 0.16) / 4))
     assert math.isnan(pool(images, "shadow", "mae"))
-    interval = pool_with_interval(images, "thin", "mae", 500)
+    interval = pool_with_interval(images, "thin", "mae")
     assert (interval["mean"], interval["images"]) == (pytest.approx(0.325), 2)
     assert (interval["low"], interval["high"]) == (pytest.approx(0.1), pytest.approx(0.4))
     images[0]["thin"]["ndvi"] = math.nan
@@ -138,13 +147,29 @@ def test_every_pixel_counts_alike_whatever_image_it_is_in() -> None:
 def test_the_floor_is_the_inputs_own_clear_pixels_and_images_made_worse_are_named() -> None:
     copied = [scored(0.3, 10) | scored(0.02, 100, "clear"), scored(0.2, 10) | scored(0.04, 300, "clear"), {}]
     mine = [scored(0.1, 10) | scored(0.01, 100, "clear"), scored(0.25, 10) | scored(0.04, 300, "clear"), {}]
-    told = summarise({"mine": mine, "copied": copied}, ["a", "b", "c"], FITTED, copied="copied", resamples=10)
+
+    def told_by(rule: ClassProtocol) -> dict[str, Any]:
+        rows = [
+            {"name": name, "classes": {"mine": {rule.name: after}, "input copied": {rule.name: before}}}
+            for name, before, after in zip("abc", copied, mine, strict=True)
+        ]
+        return rule.summarise(rows, DATASETS["cloudsen12"], "test")
+
+    told = told_by(FITTED)
     assert told["classes"] == {"thin": 20, "clear": 400}
     assert told["floor"]["mae"] == pytest.approx(0.035)
     assert told["worse than the input"] == {"thin": ["b"], "clear": []}
     assert told["left out"] == ["c"]
     assert told["methods"]["mine"]["thin"]["mae"]["mean"] == pytest.approx(0.175)
-    assert (
-        summarise({"mine": mine, "copied": copied}, ["a", "b", "c"], RAW, copied="copied", resamples=10)["floor"]
-        is None
-    )
+    assert told_by(RAW)["floor"] is None
+    assert list(FITTED.lines(told)) == [
+        "two-dates: MAE thin mine 0.1750, input copied 0.2500",
+        "two-dates: MAE clear mine 0.0325, input copied 0.0350",
+    ]
+    text = "\n".join(FITTED.table(told))
+    assert text.startswith("Reflectance, not clamped; each side fitted to the clear date by a line")
+    assert "| thin | 20 | **mine** | 0.1750 [0.1000, 0.2500] |" in text
+    assert "|  |  | input copied | 0.2500 [0.2000, 0.3000] |" in text
+    assert "| floor |  |  | 0.0350 |" in text
+    assert "by class: 1 thin, 0 clear." in text
+    assert "to fit to: c." in text

@@ -1,4 +1,6 @@
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -6,10 +8,13 @@ import pytest
 from typer.testing import CliRunner
 
 from attcr.cli import app
-from attcr.errors import ConfigError, DataNotFoundError
-from attcr.evaluate.gaps import OURS, draw_gap, evaluate_gaps, score_window
+from attcr.data import DATASETS
+from attcr.errors import ConfigError
+from attcr.evaluate.gaps import CLASSICAL, GAP_FILL, NETWORK, OURS, Window, draw_gap, score_window
+from attcr.references.harmonise import METHODS
 from fake_dates import ground
 from fake_scenes import make
+from fakes import make_pairs
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +64,86 @@ def test_errors_are_of_the_gap_alone() -> None:
     assert scored.ndvi == {}
 
 
-def test_what_is_not_there_is_named(dates: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataNotFoundError, match=r"2021-01-01\.tif"):
-        evaluate_gaps(dates, tmp_path, pairs=[("2020-01-01", "2021-01-01")])
-    with pytest.raises(DataNotFoundError, match="0 dates"):
-        evaluate_gaps(tmp_path, tmp_path / "out")
-    run = CliRunner().invoke(
-        app, ["evaluate", "--data", "rice1", "--root", str(dates), "--protocol", "gap-fill", "--out", str(tmp_path)]
-    )
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--data", "pairs", "--protocol", "gap-fill"], "gap-fill scores clear dates of one place, and pairs has none"),
+        (["--data", "dates", "--protocol", "att-cr"], "and dates has none: give another protocol .gap-fill., or"),
+        (["--data", "dates", "--weights", "a", "--weights", "b"], "give --weights once"),
+        (["--data", "pairs", "--pair", "a,b"], "pairs has no dates to choose pairs of"),
+    ],
+)
+def test_what_it_cannot_score_is_refused(options: list[str], told: str, dates: Path, tmp_path: Path) -> None:
+    make_pairs(tmp_path, ("cloudy", "clear"), ["x"])
+    root = tmp_path if "pairs" in options else dates
+    run = CliRunner().invoke(app, ["evaluate", "--root", str(root), "--out", str(tmp_path / "out"), *options])
     assert isinstance(run.exception, ConfigError)
+    assert re.search(told, str(run.exception))
+
+
+def window(errors: dict[str, float], **told: object) -> Window:
+    """A window that copying fills with an error of 0.04, a line a band with 0.03 and other methods with 0.02."""
+    every = {name: {"copied": 0.04, "line": 0.03}.get(name, 0.02) for name in METHODS}
+    return replace(Window("a", "b", 5, 0.2, {**every, **errors}, {}, "line", 0.02, 0.0), **told)  # type: ignore[arg-type]
+
+
+def test_windows_are_summed_up_by_size_of_gap_and_by_days_apart_either_way() -> None:
+    rows = [
+        window({OURS: 0.01}, cover=0.3, days=-20, expected=0.02, method="copied"),
+        window({OURS: 0.03}, cover=0.29, days=16, expected=np.inf),
+        window({OURS: 0.05}, cover=0.5, days=15, expected=0.04),
+    ]
+    told = GAP_FILL.summarise(rows, DATASETS["dates"], "test")
+    assert told["windows"] == 3
+    assert told["mae"][OURS] == pytest.approx(0.03)
+    assert told["mae"]["copied"] == pytest.approx(0.04)
+    assert {label: part["windows"] for label, part in told["by part covered"].items()} == {
+        "0 to 0.3": 1, "0.3 to 0.45": 1, "0.45 to inf": 1,
+    }  # fmt: skip
+    assert {label: part[OURS] for label, part in told["by days apart"].items()} == {
+        "0 to 16": 0.05, "16 to 60": pytest.approx(0.02),
+    }  # fmt: skip
+    check = told["self-check"]
+    assert (check["expected"], check["true"]) == (pytest.approx(0.03), pytest.approx(0.03))
+    assert check["mean difference of a window"] == pytest.approx((1 + 0.2) / 2)
+    assert check["largest ratio to the best method"] == pytest.approx(2.5)
+    assert {name: count for name, count in check["chosen"].items() if count} == {"copied": 1, "line": 2}
+    assert (told["network"], told["ndvi"]) == ({}, {})
+    undated = GAP_FILL.summarise([*rows, replace(rows[0], days=None)], DATASETS["dates"], "test")
+    assert undated["by days apart"] == {}
+    assert list(GAP_FILL.lines(told)) == ["gap-fill: MAE attcr 0.0300, one line a band 0.0300, copied 0.0400"]
+    text = "\n".join(GAP_FILL.table(told))
+    assert text.startswith("Mean absolute error inside the gaps, in reflectance; the mean over windows.\n")
+    assert "| **attcr** | 0.0300 | - |" in text
+    assert "The self-check expected 0.0300, and 0.0300 it was; in a window the two differ by 60% on average" in text
+    assert "With the network" not in text
+
+
+def test_the_network_is_set_against_the_same_without_it() -> None:
+    rows = [
+        window({OURS: 0.02, CLASSICAL: 0.04, NETWORK: 0.03}, share=0.5, ndvi={OURS: 0.1}),
+        window({OURS: 0.03, CLASSICAL: 0.02, NETWORK: 0.08}, share=0.0),
+    ]
+    rows[0] = replace(rows[0], ndvi=dict.fromkeys(rows[0].errors, 0.1))
+    told = GAP_FILL.summarise(rows, DATASETS["dates"], "test")
+    assert told["network"]["share of the error without"] == pytest.approx(0.05 / 0.06)
+    assert told["network"]["worst window"] == pytest.approx(1.5)
+    assert told["network"]["worst window of the network alone"] == pytest.approx(4)
+    assert {share: count for share, count in told["network"]["taken"].items() if count} == {"0.5": 1, "0.0": 1}
+    assert told["ndvi"][OURS] == pytest.approx(0.1)
+    assert "worst window 1.500 (the network alone: 4.000)" in "\n".join(GAP_FILL.table(told))
+
+
+def test_a_gap_is_scored_by_reflectance_and_by_the_vegetation_index() -> None:
+    truth = np.array([[0.1, 0.2], [0.3, 0.4], [0.5, 0.5]], np.float32)
+    filled = truth + np.float32(0.1)
+    scores = GAP_FILL.score(filled, truth, bands=["B04", "B8A", "B08"])
+    assert scores["mae"] == pytest.approx(0.1)
+    index = [(x[2] - x[0]) / (x[2] + x[0]) for x in (truth, filled)]
+    assert scores["ndvi"] == pytest.approx(abs(index[0] - index[1]).mean())
+    assert list(GAP_FILL.score(filled, truth, bands=["B04", "B03", "B02"])) == ["mae"]
+    assert list(GAP_FILL.score(filled, truth, bands=["B08", "B03", "B02"])) == ["mae"]
+    dark = GAP_FILL.score(
+        np.array([[-0.2], [0.4]], np.float32), np.array([[0.2], [0.4]], np.float32), bands=["B04", "B08"]
+    )
+    assert dark["ndvi"] == pytest.approx((0.4 - 0.001) / 0.401 - 0.2 / 0.6, abs=1e-6)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from attcr.cli import app
 from attcr.data import PairFolder
 from attcr.errors import ConfigError
-from attcr.evaluate.protocols import PROTOCOLS
+from attcr.evaluate import PROTOCOLS
 from attcr.networks.attcr import ATTCRConfig
 from attcr.paper import ablate as module
 from attcr.paper.ablate import Variant, ablate

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.bands.sensors import S2_L1C_BANDS, SENTINEL2_L1C
+from attcr.data.dates import read_date
 from attcr.evaluate.gaps import (
     CLASSICAL,
     COVER,
@@ -26,7 +27,6 @@ from attcr.evaluate.gaps import (
     WINDOW,
     Window,
     draw_gap,
-    read_date,
     score_window,
 )
 from attcr.files import sha256
@@ -99,10 +99,9 @@ def cases_of_cloudsen12(root: Path, seed: int = 0) -> Iterator[Case]:
 
 def score(network: Corrector, case: Case) -> tuple[Window, dict[str, float]]:
     """Fill a window by every method and score it; give the network's detail and how true its expected error is too."""
-    valid, nir_red = case.clear | case.gap, None
-    if {8, 3} <= set(case.bands):
-        nir_red = (case.bands.index(8), case.bands.index(3))
-    window = score_window(case.target, case.reference, case.gap, valid, nir_red, network)
+    valid = case.clear | case.gap
+    names = [name if name in ("B04", "B8A") else "" for name in (S2_L1C_BANDS[at] for at in case.bands)]  # of the index
+    window = score_window(case.target, case.reference, case.gap, valid, names, network)
     evidence = Evidence(Cells.over(*case.clear.shape), len(case.target))
     evidence.add(0, case.reference, case.target, case.clear, case.gap)
     base = Pair(0, 0, case.target, case.reference, case.clear, case.gap).harmonised(regression(evidence.seen()))

@@ -8,9 +8,8 @@ import typer
 from attcr.cli.arguments import Naming, NamingGroup
 from attcr.cli.bench import bench
 from attcr.cli.data import audit, evaluate
-from attcr.cli.export import export
 from attcr.cli.fleet import fleet
-from attcr.cli.networks import convert, gates, info, weights
+from attcr.cli.networks import convert, export, gates, info, weights
 from attcr.cli.scenes import demo, restore
 from attcr.cli.serve import serve
 from attcr.cli.threads import keep_memory, spare_the_cores

@@ -1,10 +1,9 @@
 """Commands about data sets: audit, evaluate."""
 
 import json
-import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -154,74 +153,13 @@ def evaluate(
     """
     if_stopped = "The images that were scored are kept: run the same command to continue."
     with speaking(Voice("evaluate", quiet, verbose, as_json, progress, if_stopped)) as voice:
-        if protocol == ["gap-fill"]:
-            return _evaluate_gaps(voice, data, root, out, pair or [], {"weights": weights or [], "dtype": dtype})
-        if bool(weights or predictions) == (baseline is not None):
-            raise ConfigError(
-                "give what to evaluate: --weights or --predictions, or else --baseline copy or mean-colour."
-            )
+        from attcr.evaluate.run import Entrants, evaluate_entrants, lines_of, open_benchmark
+
         bands = tuple(name.strip() for name in slots.split(",")) if slots else ()
-        computes = {"device": device, "dtype": dtype, "backend": backend}
-        methods = {"weights": weights or [], "predictions": predictions or [], "baseline": baseline, "on": computes}
-        report = _evaluate(voice, (data, root, split, bands), {**methods, "views": eight_views}, protocol, out)
-        lines = [line for name, result in report["protocols"].items() for line in _scores(name, result)]
-        voice.result({"folder": out, **report}, [*lines, str(out / "report.md")])
-
-
-def _evaluate(
-    voice: Voice,
-    what: tuple[str, Path, str, tuple[str, ...]],
-    given: dict[str, Any],
-    protocol: list[str] | None,
-    out: Path,
-) -> dict[str, Any]:
-    from attcr.evaluate import run as evaluation
-
-    data, root, split, slots = what
-    baselines = {"copy": evaluation.COPY, "mean-colour": evaluation.MEAN_COLOUR}
-    if given["baseline"] and given["baseline"] not in baselines:
-        raise ConfigError(f"--baseline is {given['baseline']}; expected copy or mean-colour.")
-    benchmark = evaluation.open_benchmark(data, root, split, slots=slots)
-    methods = [
-        evaluation.method_from_weights(path, **given["on"], average_views=averaged)
-        for path in given["weights"]
-        for averaged in ((False, True) if given["views"] else (False,))
-    ]
-    methods += [evaluation.method_from_predictions(path, benchmark) for path in given["predictions"]]
-    if given["baseline"]:
-        methods = [baselines[given["baseline"]]]
-    with voice.showing() as show:
-        return evaluation.evaluate(
-            benchmark,
-            methods,
-            protocol or [benchmark.data.protocol],
-            out,
-            progress=lambda done, total: show("evaluate", done, total),
-        )
-
-
-def _evaluate_gaps(voice: Voice, data: str, root: Path, out: Path, given: list[str], network: dict[str, Any]) -> None:
-    from attcr.evaluate.gaps import OURS, evaluate_gaps
-
-    if network["weights"][1:]:
-        raise ConfigError("--protocol gap-fill takes one network that corrects references: give --weights once.")
-    network["weights"] = next(iter(network["weights"]), None)
-    if data != "dates":
-        raise ConfigError(f"--protocol gap-fill takes --data dates, a folder with a .tif for each date, not {data}.")
-    pairs = [(target.strip(), reference.strip()) for target, _, reference in (text.partition(",") for text in given)]
-    with voice.showing() as show:
-        shown = lambda done, total: show("gaps", done, total)  # noqa: E731
-        report = evaluate_gaps(root, out, pairs=pairs, progress=shown, **network)
-    mae = report["mae"]
-    line = f"gap-fill: MAE {OURS} {mae[OURS]:.4f}, one line a band {mae['line']:.4f}, copied {mae['copied']:.4f}"
-    voice.result({"folder": out, **report}, [line, str(out / "report.md")])
-
-
-def _scores(protocol: str, result: dict[str, Any]) -> Iterator[str]:
-    methods = result["methods"]
-    for kind in result.get("classes", ()):
-        means = {method: classes[kind]["mae"]["mean"] for method, classes in methods.items()}
-        yield f"{protocol}: MAE {kind} " + ", ".join(f"{method} {mean:.4f}" for method, mean in means.items())
-    if "classes" not in result:
-        means = {method: entries["psnr"]["mean"] for method, entries in methods.items()}
-        yield f"{protocol}: PSNR " + ", ".join(f"{method} {mean or math.inf:.2f} dB" for method, mean in means.items())
+        pairs = [(target.strip(), other.strip()) for target, _, other in (text.partition(",") for text in pair or [])]
+        benchmark = open_benchmark(data, root, split, slots=bands, pairs=pairs)
+        entrants = Entrants(weights or (), predictions or (), baseline, eight_views, device, dtype, backend)
+        with voice.showing() as show:
+            shown = lambda done, total: show("evaluate", done, total)  # noqa: E731
+            report = evaluate_entrants(benchmark, entrants, protocol or (), out, progress=shown)
+        voice.result({"folder": out, **report}, [*lines_of(report), str(out / "report.md")])

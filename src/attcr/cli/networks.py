@@ -1,4 +1,4 @@
-"""Commands about networks and weights: info, convert, weights, gates."""
+"""Commands about networks and weights: info, convert, export, weights, gates."""
 
 import json
 from pathlib import Path
@@ -85,6 +85,23 @@ def convert(
         raise ConfigError(f"--heads {heads!r} is not a list of numbers such as 2,2,8,2,2") from None
     model = convert_official(source, target, spec=find_set(data).spec, network=network, heads=numbers)
     typer.echo(f"{target}: {sum(p.numel() for p in model.parameters()):,} parameters, sha256 {sha256(target)}")
+
+
+def export(
+    weights: Annotated[
+        str, typer.Argument(help="A published name (see attcr weights), a path, hf://OWNER/NAME or URL.")
+    ],
+    target: Annotated[Path, typer.Argument(help="The .onnx file to write.")],
+) -> None:
+    """Write a network as ONNX, checked against torch; restore and fleet run it without torch."""
+    from attcr.predict.export import export as write
+
+    made = write(weights, target)
+    typer.echo(f"{made.path}: {made.bytes / 2**20:.1f} MiB, sha256 {made.sha256}")
+    typer.echo(
+        f"checked with onnxruntime: differs from torch by {made.error:.1e} of the result's standard deviation, "
+        f"at most by {made.largest:.1e} of its largest value"
+    )
 
 
 def weights(

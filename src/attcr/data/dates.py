@@ -4,20 +4,24 @@ A sample is the cloudy date, the clear one (or the mean of the clear ones around
 are to test on, not to train on. Two dates differ in more than their cloud: `attcr.evaluate.by_class` scores them.
 """
 
+import datetime
 import os
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attcr.bands.sensors import S2_COMMON, S2_L1C_BANDS, SENTINEL2_L1C, SENTINEL2_L2A, Sensor
-from attcr.bands.spec import ANY_BANDS, CLOUDS, InputSpec
+from attcr.bands.spec import ANY_BANDS, CLOUDS, InputSpec, band_slots
 from attcr.data.listing import Listing, Lists
 from attcr.data.pairs import Array, Dataset, Sample, Transform, make_sample, read_raster
 from attcr.errors import ConfigError, DataError, DataNotFoundError
+from attcr.extras import needed
 
 CLASS_NUMBERS = {"clear": 0, "thick": 1, "thin": 2, "shadow": 3}
 """The numbers of a mask of classes, as CloudSEN12 has them."""
@@ -253,6 +257,67 @@ def open_dates(
     if not pairs:
         raise DataNotFoundError(f"{name}: there are no pairs in {root}. {HOW_TO_OBTAIN[name]}")
     return DatedPairs(pairs, spec, sensor, transform)
+
+
+class ClearDates(Dataset[Sample]):
+    """Pairs of clear dates of one place, a raster each: `clear` is the date to fill, `inputs` the one to fill from.
+
+    Both hold every band of their files as reflectance; 0 is no data. By default each date is paired with the next one,
+    both ways.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        part: str = "test",
+        *,
+        pairs: Sequence[tuple[str, str]] = (),
+        transform: Transform | None = None,
+        cache: bool = False,
+    ) -> None:
+        if cache:
+            raise ConfigError("dates is not held in memory: leave out cache")
+        self.root, self.transform = Path(root), transform
+        self.files = {path.stem: path for path in sorted(self.root.glob("*.tif"))}
+        if len(self.files) < 2:
+            raise DataNotFoundError(
+                f"{root} holds {len(self.files)} dates: expected at least two .tif, one for each date."
+            )
+        self.pairs = list(pairs) or [pair for two in pairwise(self.files) for pair in (two, two[::-1])]
+        missing = {name for pair in self.pairs for name in pair} - set(self.files)
+        if missing:
+            raise DataNotFoundError(f"{root} holds no {', '.join(sorted(missing))}.tif: name dates that are there.")
+        self.names = [",".join(pair) for pair in self.pairs]
+        self.bands = read_date(self.files[self.pairs[0][0]])[1]
+        named = tuple(name or f"band {number}" for number, name in enumerate(self.bands, 1))
+        self.spec = replace(L1C_SPEC, slots=band_slots(named), outputs=named)
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __getitem__(self, index: int) -> Sample:
+        """Pair `index`, read as reflectance."""
+        target, reference = (self.files[name] for name in self.pairs[index])
+        clear, other = read_date(target)[0], read_date(reference)[0]
+        if clear.shape != other.shape:
+            raise DataError(f"{target} is {clear.shape} and {reference} {other.shape}: bring the dates to one grid.")
+        return make_sample(other, clear, self.names[index], self.transform)
+
+    def days_apart(self, index: int) -> int | None:
+        """Give the days from the date to fill to the other; None where a name does not tell the day."""
+        found = [re.search(r"(\d{4})-?(\d\d)-?(\d\d)", name) for name in self.pairs[index]]
+        days = [datetime.date(*map(int, each.groups())) for each in found if each]
+        return (days[1] - days[0]).days if len(days) == len(found) else None
+
+
+def read_date(path: Path) -> tuple[NDArray[np.float32], list[str]]:
+    """Give a raster as reflectance (C, H, W), and the names of its bands; integers are in units of 1/10000."""
+    with needed():
+        import rasterio
+    with rasterio.open(path) as source:
+        values = source.read()
+        names = [name or "" for name in source.descriptions]
+    return (values / (10_000 if values.dtype.kind in "iu" else 1)).astype(np.float32), names
 
 
 def refuse_audit(root: Path, lists: Lists) -> Listing:

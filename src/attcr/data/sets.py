@@ -57,6 +57,8 @@ class DataSet:
     one: float | None = None
     """The samples' number where a protocol's value is 1; None is the span of the spec."""
     paper: PaperScores | None = None
+    cloudy: bool = True
+    """Whether its inputs have cloud. Else they are clear dates of one place, which the user may pair."""
 
     def open(
         self,
@@ -96,12 +98,18 @@ class DataSet:
         gsd: float | None = None,
         removes: Sequence[str] = (),
         hold_out: Sequence[str] = (),
+        pairs: Sequence[tuple[str, str]] = (),
     ) -> "DataSet":
         """Give a set of the user's own images with what only the user knows about them; other sets know it themselves.
 
         `slots` are the bands by their common names, in order; `gsd` is in metres; `removes` is the cloud that is
         there; images whose names begin with one of `hold_out` are its part `val`, the others its part `train`.
+        `pairs` are dates to fill and dates to fill them from.
         """
+        if pairs and self.cloudy:
+            raise ConfigError(f"{self.name} has no dates to choose pairs of: leave out pair")
+        if pairs:
+            return replace(self, opener=partial(self.opener, pairs=tuple(pairs)))
         if not (slots or gsd or removes or hold_out):
             return self
         if self.parts:
@@ -253,6 +261,19 @@ DATASETS: dict[str, DataSet] = {
         _two_dates("sen12mscr-pairs", "pairs of SEN12MS-CR in files of their own", dates.L1C_SPEC, "two-dates"),
         _two_dates("sen12mscrts-146", "a place of SEN12MS-CR-TS on four dates", dates.L1C_SPEC, "two-dates"),
         _two_dates("haze-20lmr", "haze over Rondonia, L2A, ten bands", dates.L2A_TEN_SPEC, "two-dates-raw"),
+        DataSet(
+            "dates",
+            "your own clear dates of one place, to fill gaps from one another",
+            dates.L1C_SPEC,
+            dates.ClearDates,
+            dates.refuse_audit,
+            "ROOT holds a .tif for each date, all on one grid",
+            parts=("test",),
+            protocol="gap-fill",
+            levels=10000.0,
+            one=1.0,
+            cloudy=False,
+        ),
     )
 }
 """By the name that `--data` and the sources of a training use."""

@@ -8,16 +8,18 @@ to come below it under cloud. Errors are reported by the classes of a mask (`att
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attcr.data import DataSet
 from attcr.data.dates import CLASS_NUMBERS, NOT_SCORED
 from attcr.errors import ShapeError
-from attcr.evaluate.protocols import Array, Metric, spectral_angles
+from attcr.evaluate.protocols import Array, Metric, Protocol, spectral_angles
+from attcr.evaluate.rows import COPIED, RESAMPLES, Row, as_csv, as_markdown, number
 
 ClassScores = dict[str, dict[str, float]]
 """By class: its pixels, and its metrics."""
@@ -41,20 +43,19 @@ METRICS = {
 
 
 @dataclass(frozen=True)
-class ClassProtocol:
+class ClassProtocol(Protocol):
     """One way of scoring a restored date against a clear one, by class."""
 
     name: str
-    """What tables and options call it."""
     space: str
-    """The values that are compared, in words."""
     fitted: bool
     """Whether each side is first fitted to the clear date."""
-    metrics: Mapping[str, Metric]
-    """The metrics it gives, by key, in the order of its tables."""
+    metrics = METRICS
+    scored = "pairs of two dates with a mask of classes"
+    row_key = "classes"
 
     def score(
-        self, predicted: ArrayLike, reference: ArrayLike, classes: ArrayLike, bands: Sequence[str]
+        self, predicted: ArrayLike, reference: ArrayLike, classes: ArrayLike | None = None, bands: Sequence[str] = ()
     ) -> ClassScores:
         """Give pixels and metrics by class, of those that are there; nothing for a pair that cannot be fitted.
 
@@ -62,24 +63,97 @@ class ClassProtocol:
         its bands are absent.
         """
         image: Array = np.asarray(predicted, np.float64)
-        clear, classes = np.asarray(reference, np.float64), np.asarray(classes)
-        if image.shape != clear.shape or image.shape[1:] != classes.shape:
+        clear, mask = np.asarray(reference, np.float64), np.asarray(classes)
+        if image.shape != clear.shape or image.shape[1:] != mask.shape:
             raise ShapeError(
                 f"protocol {self.name} scores two images (C, H, W) and classes (H, W) of one size; the prediction has "
-                f"{image.shape}, the reference {clear.shape}, the classes {classes.shape}."
+                f"{image.shape}, the reference {clear.shape}, the classes {mask.shape}."
             )
         if self.fitted:
-            both = classes == CLASS_NUMBERS["clear"]
+            both = mask == CLASS_NUMBERS["clear"]
             if int(both.sum()) < LEAST_CLEAR:
                 return {}
             image = fit_to(image, clear, both)
-        chosen = {name: classes == number for name, number in CLASS_NUMBERS.items()}
-        chosen[EVERY] = classes != NOT_SCORED
+        chosen = {name: mask == code for name, code in CLASS_NUMBERS.items()}
+        chosen[EVERY] = mask != NOT_SCORED
         return {
             name: _errors(image[:, where], clear[:, where], bands)
             for name, where in chosen.items()
             if bool(where.any())
         }
+
+    def _by_method(self, rows: Sequence[Row]) -> dict[str, list[ClassScores]]:
+        return {method: [row["classes"][method][self.name] for row in rows] for method in rows[0]["classes"]}
+
+    def summarise(self, rows: Sequence[Row], data: DataSet, part: str) -> dict[str, Any]:
+        """Give the pooled metrics of each class; the floor is the copied input's error on the pixels fitted to."""
+        scores, names = self._by_method(rows), [row["name"] for row in rows]
+        copied, subject = scores[COPIED], next(iter(scores.values()))
+        there = [name for name in ORDER if any(name in image for image in copied)]
+        return {
+            "classes": {name: sum(int(image[name]["pixels"]) for image in copied if name in image) for name in there},
+            "methods": {
+                method: {name: {key: pool_with_interval(images, name, key) for key in self.metrics} for name in there}
+                for method, images in scores.items()
+            },
+            "floor": {key: pool(copied, "clear", key) for key in self.metrics} if self.fitted else None,
+            "worse than the input": {
+                name: [
+                    image
+                    for image, before, after in zip(names, copied, subject, strict=True)
+                    if name in before and after[name]["mae"] > before[name]["mae"]
+                ]
+                for name in there
+            },
+            "left out": [name for name, image in zip(names, copied, strict=True) if not image],
+        }
+
+    def table(self, result: Mapping[str, Any]) -> list[str]:
+        """Give a table with a row for each method of each class."""
+        subject = next(iter(result["methods"]))
+        body = []
+        for name, pixels in result["classes"].items():
+            for method, classes in result["methods"].items():
+                cells = [metric.cell(classes[name][key]) for key, metric in self.metrics.items()]
+                told = [name, str(pixels)] if method == subject else ["", ""]
+                body.append([*told, f"**{method}**" if method == subject else method, *cells])
+        if result["floor"]:
+            floor = [number(result["floor"][key], metric.decimals) for key, metric in self.metrics.items()]
+            body.append(["floor", "", "", *floor])
+        heading = ["class", "pixels", "method", *(metric.column for metric in self.metrics.values())]
+        text = [f"{self.space}.", "", *as_markdown(heading, body), ""]
+        if result["floor"]:
+            text += [
+                "- The floor is what the fitted input is still off by on the pixels that it was fitted to, those clear "
+                "on both dates: what changed between the dates otherwise. Under cloud nothing can be expected to do "
+                "better."
+            ]
+        if result["left out"]:
+            text += [f"- Left out, with too few pixels clear on both dates to fit to: {', '.join(result['left out'])}."]
+        if subject != COPIED:
+            counts = {name: len(images) for name, images in result["worse than the input"].items() if name != EVERY}
+            worse = ", ".join(f"{count} {name}" for name, count in counts.items())
+            text += [f"- Images whose MAE is above their input's, by class: {worse}."]
+        return text
+
+    def rows_file(self, rows: Sequence[Row]) -> tuple[str, str]:
+        """Give a table with a row for each class of each image."""
+        scores = self._by_method(rows)
+        first, *_ = scores.values()
+        heading = ["name", "class", "pixels", *(f"{method}: {key}" for method in scores for key in self.metrics)]
+        columns = [(images, key) for images in scores.values() for key in self.metrics]
+        body = (
+            [row["name"], name, told["pixels"], *(images[at][name][key] for images, key in columns)]
+            for at, row in enumerate(rows)
+            for name, told in first[at].items()
+        )
+        return f"images-{self.name}.csv", as_csv(heading, body)
+
+    def lines(self, result: Mapping[str, Any]) -> Iterator[str]:
+        """Give the MAE of each class."""
+        for kind in result["classes"]:
+            means = {method: classes[kind]["mae"]["mean"] for method, classes in result["methods"].items()}
+            yield f"{self.name}: MAE {kind} " + ", ".join(f"{method} {mean:.4f}" for method, mean in means.items())
 
 
 def fit_to(image: Array, clear: Array, both: NDArray[np.bool_]) -> Array:
@@ -136,7 +210,7 @@ def pool(images: Sequence[ClassScores], name: str, key: str) -> float:
     return float(mean ** (1 / power))
 
 
-def pool_with_interval(images: Sequence[ClassScores], name: str, key: str, resamples: int) -> dict[str, float | int]:
+def pool_with_interval(images: Sequence[ClassScores], name: str, key: str) -> dict[str, float | int]:
     """Give a pooled metric and its bootstrap 95 % interval, by images that hold the class, seed 0."""
     known = [scores for scores in images if name in scores and not math.isnan(scores[name][key])]
     mean = pool(known, name, key)
@@ -144,69 +218,27 @@ def pool_with_interval(images: Sequence[ClassScores], name: str, key: str, resam
         return {"mean": mean, "low": math.nan, "high": math.nan, "images": 0}
     power = 2 if key == "rmse" else 1
     pixels, values = (np.array([scores[name][what] for scores in known]) for what in ("pixels", key))
-    drawn = np.random.default_rng(0).integers(0, len(known), (resamples, len(known)))
+    drawn = np.random.default_rng(0).integers(0, len(known), (RESAMPLES, len(known)))
     means = ((pixels * values**power)[drawn].sum(1) / pixels[drawn].sum(1)) ** (1 / power)
     low, high = np.percentile(means, [2.5, 97.5])
     return {"mean": mean, "low": float(low), "high": float(high), "images": len(known)}
 
 
-def summarise(
-    scores: Mapping[str, Sequence[ClassScores]],
-    names: Sequence[str],
-    rule: ClassProtocol,
-    *,
-    copied: str,
-    resamples: int,
-) -> dict[str, Any]:
-    """Give what a report says of a protocol by class; `scores` are those of the images by method, the subject's first.
-
-    `copied` names the method that leaves the input as it is: the floor is its error on the pixels that the
-    lines were fitted to.
-    """
-    subject = next(iter(scores))
-    there = [name for name in ORDER if any(name in image for image in scores[copied])]
-    methods = {
-        method: {
-            name: {key: pool_with_interval(images, name, key, resamples) for key in rule.metrics} for name in there
-        }
-        for method, images in scores.items()
-    }
-    worse = {
-        name: [
-            image
-            for image, before, after in zip(names, scores[copied], scores[subject], strict=True)
-            if name in before and after[name]["mae"] > before[name]["mae"]
-        ]
-        for name in there
-    }
-    return {
-        "classes": {
-            name: sum(int(image[name]["pixels"]) for image in scores[copied] if name in image) for name in there
-        },
-        "methods": methods,
-        "floor": {key: pool(scores[copied], "clear", key) for key in rule.metrics} if rule.fitted else None,
-        "worse than the input": worse,
-        "left out": [name for name, image in zip(names, scores[copied], strict=True) if not image],
-    }
-
-
 CLASS_PROTOCOLS: dict[str, ClassProtocol] = {
-    rule.name: rule
-    for rule in (
+    protocol.name: protocol
+    for protocol in (
         ClassProtocol(
             "two-dates",
             "Reflectance, not clamped; each side fitted to the clear date by a line for each band on the pixels clear "
             "on both dates; pixels of a class together",
             fitted=True,
-            metrics=METRICS,
         ),
         ClassProtocol(
             "two-dates-raw",
             "Reflectance, not clamped and not fitted, so that all change between the dates counts as error; pixels of "
             "a class together",
             fitted=False,
-            metrics=METRICS,
         ),
     )
 }
-"""The protocols by name."""
+"""The protocols by class, by name."""

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from attcr.data import Sample
 from attcr.errors import AttcrError, ConfigError
-from attcr.evaluate.protocols import PROTOCOLS
+from attcr.evaluate.protocols import IMAGE_PROTOCOLS
 from attcr.networks import build_network, make_config, name_of
 from attcr.networks.attcr import Block
 from attcr.train.data import PairData
@@ -140,7 +140,7 @@ class RestorationTask(pl.LightningModule):
         """Score one held-out image under the protocol of its data set."""
         held = self.data.held_out(dataloader_idx)
         restored, clear = (image / held.spec.span for image in (self(batch["inputs"])[0], batch["clear"][0]))
-        scores = PROTOCOLS[held.protocol].score(restored, clear)
+        scores = IMAGE_PROTOCOLS[held.protocol].score(restored, clear)
         for key, value in scores.items():
             if math.isfinite(value):
                 self.log(

@@ -25,7 +25,7 @@ from attcr.data import DATASETS, PairFolder, load_split
 from attcr.data.sen12mscr import KINDS
 from attcr.errors import ConfigError, DataError, DataNotFoundError, ShapeError
 from attcr.evaluate import figures
-from attcr.evaluate.protocols import average, named
+from attcr.evaluate.protocols import IMAGE_PROTOCOLS, average
 from attcr.evaluate.run import (
     COPY,
     MEAN_COLOUR,
@@ -75,7 +75,8 @@ def test_the_report_holds_the_protocols_own_means_and_one_row_per_image(root: Pa
     samples = [benchmark.samples[index] for index in range(len(NAMES))]
     for name in ("att-cr", "t-cloud"):
         ours = average(
-            named(name).score(HALF_CLEARED.restore(sample, benchmark.spec), sample["clear"]) for sample in samples
+            IMAGE_PROTOCOLS[name].score(HALF_CLEARED.restore(sample, benchmark.spec), sample["clear"])
+            for sample in samples
         )
         for key, mean in ours.items():
             entry = report["protocols"][name]["methods"]["half cleared"][key]
@@ -84,7 +85,7 @@ def test_the_report_holds_the_protocols_own_means_and_one_row_per_image(root: Pa
         with (tmp_path / f"images-{name}.csv").open() as file:
             rows = list(csv.DictReader(file))
         assert [row["name"] for row in rows] == NAMES
-        copied = named(name).score(samples[3]["inputs"], samples[3]["clear"])
+        copied = IMAGE_PROTOCOLS[name].score(samples[3]["inputs"], samples[3]["clear"])
         assert float(rows[3]["input copied: psnr"]) == copied["psnr"]
         assert not any("att-cr" in column or "t-cloud" in column for column in rows[0])
     assert json.loads((tmp_path / "report.json").read_text()) == report
@@ -291,7 +292,7 @@ def test_weights_are_run_on_whole_images_and_known_by_their_sha256(root: Path, t
     assert f"sha256 `{digest}`" in (tmp_path / "out" / "report.md").read_text()
     sample = open_benchmark("pairs", root).samples[2]
     with torch.inference_mode():
-        scores = named("t-cloud").score(model(sample["inputs"][None])[0], sample["clear"])
+        scores = IMAGE_PROTOCOLS["t-cloud"].score(model(sample["inputs"][None])[0], sample["clear"])
     rows = [json.loads(line) for line in (tmp_path / "out" / "rows.jsonl").read_text().splitlines()[1:]]
     assert rows[2]["scores"]["mine"]["t-cloud"] == pytest.approx(scores, abs=1e-6)
 
