@@ -1,7 +1,7 @@
 """Debian's Chromium for tests, which reaches this machine alone."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
@@ -9,11 +9,16 @@ from typing import Any
 import pytest
 
 CHROMIUM = shutil.which("chromium")
-browses = pytest.mark.skipif(
+_has_browser = pytest.mark.skipif(
     CHROMIUM is None or find_spec("playwright") is None,
     reason="needs Debian's chromium and playwright: apt-get install chromium && pip install playwright",
 )
 PATIENCE = 240_000  # milliseconds, for machines with much else to do
+
+
+def browses(test: Callable[..., None]) -> Callable[..., None]:
+    """Mark a test that needs a browser; it is one of the nightly's."""
+    return pytest.mark.nightly(_has_browser(test))
 
 
 @contextmanager

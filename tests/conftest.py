@@ -10,6 +10,17 @@ from pathlib import Path
 import pytest
 
 from buckets import ask_s3
+from tenths import is_due
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the nightly tests that are not of the tenth that is asked for; whatever needs S3 is one of them."""
+    for item in items:
+        if "s3" in getattr(item, "fixturenames", ()):
+            item.add_marker("nightly")
+    left_out = [item for item in items if item.get_closest_marker("nightly") and not is_due(item.nodeid)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
 
 
 @pytest.fixture(autouse=True)

@@ -217,6 +217,7 @@ def test_options_that_cannot_be_are_refused() -> None:
             replace(QUICK, **wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux")
 def test_peak_memory_grows_with_the_image() -> None:
     small, large = (bench.peak_memory(Contender("tiny", "torch", "float32"), size, QUICK) for size in (64, 256))

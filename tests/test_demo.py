@@ -8,12 +8,14 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 import rasterio
 from PIL import Image
 
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.nightly  # the blocks of docs/start/first-result.md run it from the sources
 def test_the_demo_of_an_installed_wheel_halves_the_error_in_two_minutes(tmp_path: Path) -> None:
     python = [sys.executable, "-m"]
     build = [*python, "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]

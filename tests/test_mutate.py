@@ -110,6 +110,14 @@ def test_mutants_of_another_file_are_tried_and_those_that_do_not_fit_are_named(
     assert "'text that is nowhere' is 0 times" in capsys.readouterr().err
 
 
+def test_ten_commits_try_each_mutant_once(mutate: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[str] = []
+    for digit in "0123456789":
+        assert mutate.main(["--list", "--tenth", f"0000000{digit}ffff"]) == 0
+        seen += capsys.readouterr().out.splitlines()[::3]
+    assert sorted(seen) == sorted(mutant.id for mutant in mutate.MUTANTS)
+
+
 def test_results_are_written_as_json(mutate: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = mutate.MUTANTS[0]
     outcome = mutate.Outcome(one, "survived", "", 1.5)

@@ -19,6 +19,7 @@ nbformat = pytest.importorskip("nbformat", reason="needs nbclient and ipykernel:
 nbclient = pytest.importorskip("nbclient", reason="needs nbclient and ipykernel: pip install 'attcr[dev]'")
 pytest.importorskip("ipykernel", reason="needs nbclient and ipykernel: pip install 'attcr[dev]'")
 
+pytestmark = pytest.mark.nightly
 NOTEBOOKS = Path(__file__).parents[1] / "docs" / "notebooks"
 THIN = ("ROIs1868_summer_102_p500", "ROIs2017_winter_102_p926", "sample_581", "sample_6780", "sample_746")
 """Pairs of SEN12MS-CR whose cloud is thin."""

@@ -5,6 +5,7 @@
     python tools/mutate.py --list               what there is
     python tools/mutate.py --check              only see that each still fits the sources
     python tools/mutate.py --jobs 2 --json OUT  two at a time, the results as JSON too
+    python tools/mutate.py --tenth COMMIT       a tenth of them, another one for each commit
     python tools/mutate.py --file F             those of a file: Python whose M lists (file, old, new, tests)
 
 The mutants are in `mutants/` beside this file, one file a room. The work tree is never touched. It ends with 0 where
@@ -113,7 +114,7 @@ def copies(root: Path, count: int) -> Iterator["SimpleQueue[Path]"]:
 def run_tests(copy: Path, tests: Sequence[str], limit: float | None, shared: Path) -> tuple[int | None, str]:
     """Run these tests of a copy against its own sources; give pytest's exit code (None: out of time) and its output."""
     env = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name != "ATTCR_TENTH"},  # the tests named run, all
         "PYTHONPATH": str(copy / "src"),
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # the tests need none, and loading them takes longer than most tests
         "PYTHONDONTWRITEBYTECODE": "1",  # two mutants of one size in one second would share their bytecode
@@ -183,13 +184,19 @@ def seconds_without(mutants: Sequence[Mutant], copy: Path, shared: Path) -> floa
     return time.monotonic() - began
 
 
-def run(mutants: Sequence[Mutant], *, root: Path = ROOT, jobs: int = 1, limit: float = 300) -> Iterator[Outcome]:
-    """Give what became of each mutant, in their order; `limit` grows to twice what all tests take on a slow machine."""
+def run(
+    mutants: Sequence[Mutant], *, root: Path = ROOT, jobs: int = 1, limit: float = 300, baseline: bool = True
+) -> Iterator[Outcome]:
+    """Give what became of each mutant, in their order; `limit` grows to twice what all tests take on a slow machine.
+
+    Without `baseline` the tests are known to pass and are not run without a mutant.
+    """
     shared = root.parent / "shared"
     with copies(root, jobs) as free, ThreadPoolExecutor(jobs) as pool:
-        copy = free.get()
-        limit = max(limit, 2 * jobs * seconds_without(mutants, copy, shared))
-        free.put(copy)
+        if baseline:
+            copy = free.get()
+            limit = max(limit, 2 * jobs * seconds_without(mutants, copy, shared))
+            free.put(copy)
 
         def one(mutant: Mutant) -> Outcome:
             copy = free.get()
@@ -244,6 +251,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--only", metavar="PATH_OR_ID", nargs="+", default=[], help="files or folders below src/attcr, or ids"
     )
     parser.add_argument("--file", type=Path, help="try the mutants of this file; those that do not fit are left out")
+    parser.add_argument("--tenth", metavar="COMMIT", help="try one of ten, the first by the commit's name")
+    parser.add_argument("--no-baseline", action="store_true", help="do not run the tests without a mutant first")
     parser.add_argument("--jobs", type=int, default=1, help="mutants tried at a time")
     parser.add_argument("--limit", type=float, default=300, help="seconds for the tests of one mutant, at least")
     parser.add_argument("--list", action="store_true", help="print the mutants and end")
@@ -251,6 +260,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the results there too")
     given = parser.parse_args(arguments)
     chosen = choose(read(given.file) if given.file else MUTANTS, given.only)
+    if given.tenth:
+        chosen = chosen[int(given.tenth[:8], 16) % 10 :: 10]
     if not chosen:
         print(f"{' '.join(given.only)}: no mutant has this id or is of this file; see --list", file=sys.stderr)
         return 2
@@ -267,7 +278,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{len(chosen)} mutants fit the sources")
         return 0
     outcomes = []
-    for outcome in run(chosen, jobs=given.jobs, limit=given.limit):
+    for outcome in run(chosen, jobs=given.jobs, limit=given.limit, baseline=not given.no_baseline):
         outcomes.append(outcome)
         print(f"{outcome.status:8} {outcome.seconds:6.1f} s  {outcome.mutant.id}  {outcome.by}", flush=True)
     print(summary(outcomes))

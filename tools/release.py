@@ -2,9 +2,9 @@
 
     python tools/release.py 0.1.0 dist
 
-The version must be that of src/attcr/version.py, CHANGELOG.md must have a dated section for it, and nothing may be
-changed and not committed. Nothing is uploaded and no tag is set: the last lines say what is left to do.
-The checklist around it is in CONTRIBUTING.md.
+The version must be that of src/attcr/version.py, CHANGELOG.md must have a dated section for it, nothing may be
+changed and not committed, and the nightly of the commit must be green. Nothing is uploaded and no tag is set: the last
+lines say what is left to do. The checklist around it is in CONTRIBUTING.md.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nightly
 from qgis_zip import pack
 
 ROOT = Path(__file__).parents[1]
@@ -33,6 +34,8 @@ def problems(version: str, root: Path = ROOT) -> list[str]:
     changed = subprocess.run(["git", "status", "--porcelain"], cwd=root, capture_output=True, text=True, check=True)
     if changed.stdout:
         told.append(f"{len(changed.stdout.splitlines())} files are changed and not committed")
+    if without := nightly.problem(root):
+        told.append(without)
     return told
 
 

@@ -1,5 +1,6 @@
-"""How often each attack is tried: so often in the gate, and as often as ATTCR_ATTACKS says by hand.
+"""How often each attack is tried: a tenth of the nightly's count in the gate, or what ATTCR_ATTACKS says.
 
+    ATTCR_ATTACKS=nightly                  the counts of the nightly
     ATTCR_ATTACKS=all                      the large counts of the table, for days
     ATTCR_ATTACKS=mutated=500:20000        seeds 500 to 19,999 of one attack, nothing of the others
     ATTCR_ATTACKS_LOG=FILE                 a line of JSON about each attack so far, every few seconds
@@ -15,29 +16,32 @@ from pathlib import Path
 
 import pytest
 
+from tenths import tenth
+
 COUNTS = {
-    "rasters": (120, 5_000),
-    "mutated": (250, 20_000),
-    "full disks": (60, 500),
+    "rasters": (600, 5_000),
+    "mutated": (1_500, 20_000),
+    "full disks": (300, 500),
     "weights": (600, 600),
-    "kills of restore": (10, 200),
-    "kills of restore with references": (2, 50),
-    "kills of restore with the network for references": (0, 20),
-    "kills of local fleets": (6, 150),
-    "kills of S3 fleets": (6, 100),
-    "kills of Ray drivers": (0, 50),  # tests/fleet/test_ray.py kills a worker, a node and a driver in the gate
+    "kills of restore": (40, 200),
+    "kills of restore with references": (10, 50),
+    "kills of restore with the network for references": (10, 20),
+    "kills of local fleets": (20, 150),
+    "kills of S3 fleets": (20, 100),
+    "kills of Ray drivers": (10, 50),
 }
-"""Attack to how many seeds in the gate, and by hand."""
+"""Attack to how many seeds in the nightly, and by hand."""
 
 
 def seeds_of(attack: str) -> range:
     """Give the seeds to try, or skip where others are asked for."""
     asked = os.environ.get("ATTCR_ATTACKS", "")
-    gate, by_hand = COUNTS[attack]
-    if not asked and not gate:
-        pytest.skip(f"by hand only: ATTCR_ATTACKS={attack!r}={by_hand}")
-    if not asked or asked == "all":
-        return range(by_hand if asked else gate)
+    nightly, by_hand = COUNTS[attack]
+    if not asked:
+        begin = nightly // 10 * (tenth() or 0)
+        return range(begin, begin + nightly // 10)
+    if asked in ("nightly", "all"):
+        return range(nightly if asked == "nightly" else by_hand)
     for one in asked.split(","):
         name, _, seeds = one.partition("=")
         if name == attack:

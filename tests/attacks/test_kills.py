@@ -45,6 +45,7 @@ def test_a_killed_restore_with_references_is_resumed_to_the_same_bytes(tmp_path:
     kill(name, seeds_of(name), "dates", tmp_path)
 
 
+@pytest.mark.nightly
 def test_a_killed_restore_with_the_network_for_references_is_resumed_to_the_same_bytes(
     shared_data: Path, tmp_path: Path
 ) -> None:
@@ -56,6 +57,7 @@ def test_a_killed_local_fleet_leaves_what_an_undisturbed_one_leaves(tmp_path: Pa
     kill("kills of local fleets", seeds_of("kills of local fleets"), "local", tmp_path)
 
 
+@pytest.mark.nightly
 def test_a_killed_fleet_on_s3_leaves_what_an_undisturbed_one_leaves(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -79,6 +81,7 @@ def cluster() -> Iterator[str]:
         made.shutdown()
 
 
+@pytest.mark.nightly
 def test_killed_drivers_on_ray_leave_what_an_undisturbed_one_leaves(tmp_path: Path) -> None:
     seeds = seeds_of("kills of Ray drivers")
     pytest.importorskip("ray")

@@ -153,7 +153,9 @@ def trial(machines: Machines, weights: Path, tmp_path_factory: pytest.TempPathFa
     return Trial(tmp_path_factory.mktemp("trial"), weights, machines, 8)
 
 
-@pytest.mark.parametrize("kind", ["worker", "node", "driver"])
+@pytest.mark.parametrize(
+    "kind", ["worker", *(pytest.param(kind, marks=pytest.mark.nightly) for kind in ("node", "driver"))]
+)
 def test_killed_and_started_again_it_leaves_what_an_undisturbed_run_leaves(trial: Trial, kind: str) -> None:
     trial.disturb(kind, 0)
 
@@ -176,6 +178,7 @@ def test_ray_and_this_process_give_the_same_bytes(trial: Trial, tmp_path: Path) 
     assert contents(tmp_path / "out") == trial.whole
 
 
+@pytest.mark.nightly
 def test_a_large_scene_is_split_among_workers_and_joined_to_the_same_bytes(
     machines: Machines, weights: Path, tmp_path: Path
 ) -> None:
@@ -188,6 +191,7 @@ def test_a_large_scene_is_split_among_workers_and_joined_to_the_same_bytes(
     assert set(completed(tmp_path / "split").values()) == {1}
 
 
+@pytest.mark.nightly
 def test_a_scene_that_kills_its_workers_is_quarantined_and_the_others_come_out(trial: Trial, tmp_path: Path) -> None:
     died, loads, late = tmp_path / "died", tmp_path / "loads", []
     died.mkdir()
@@ -225,6 +229,7 @@ def test_a_scene_that_kills_its_workers_is_quarantined_and_the_others_come_out(t
     assert not (out / ".scratch").exists()
 
 
+@pytest.mark.nightly
 def test_remote_scenes_are_read_ahead_and_malformed_ones_quarantined(
     machines: Machines, weights: Path, tmp_path: Path
 ) -> None:
@@ -269,6 +274,7 @@ def test_on_s3_a_killed_driver_leaves_nothing_behind_either(trial: Trial, s3: st
     assert not list(tmp_path.glob("attcr-fleet*"))
 
 
+@pytest.mark.nightly
 def test_a_cluster_that_is_started_here_listens_to_this_machine_alone(tmp_path: Path, weights: Path) -> None:
     """In a process of its own: the tests here are connected to a cluster already."""
     code = """

@@ -228,6 +228,7 @@ def test_a_graph_for_any_number_of_tokens_has_no_kernel() -> None:
 
 
 @needs_compiler
+@pytest.mark.nightly
 def test_the_wheel_brings_it_and_names_the_platform(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     copy = tmp_path / "copy"

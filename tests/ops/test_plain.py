@@ -80,6 +80,7 @@ def test_export_takes_any_number_of_tokens(strict: bool) -> None:
         assert relative_error(program.module()(*others), triangular_attention(*others, impl="naive")) < 1e-6
 
 
+@pytest.mark.nightly
 def test_a_network_is_exported_for_any_size_with_no_operator_of_ours() -> None:
     """Any multiple of 4: to these the network pads. With gradients on, where the 5 x 5 kernel would be ours."""
     torch.manual_seed(0)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from functools import cache
@@ -17,15 +18,21 @@ from attcr.ops import chosen, operator_name, triangular_attention
 
 pytest.importorskip("triton", reason="needs Triton: pip install triton")
 ops = sys.modules["attcr.ops"]
+INTERPRETER = Path(__file__).with_name("interpreted_triton.py")
+INTERPRETED = set(re.findall(r"(?m)^def (test_\w+)", INTERPRETER.read_text()))
+EVERY_TIME = "test_chunks_of_both_sizes_equal_the_definition"
 KERNELS = ("_sum_keys", "_scan", "_give_out", "_give_dq", "_sum_queries", "_give_dk_dv")
 SHARED = {"sm_80": 99, "sm_90": 99, "sm_100": 99, "gfx942": 64}
 """KiB of shared memory of a program, at most: what every GPU of the kind has, sm_86, sm_89 and sm_120 included."""
 
 
-def test_under_the_interpreter() -> None:
+@pytest.mark.parametrize(
+    "name",
+    [EVERY_TIME, *(pytest.param(name, marks=pytest.mark.nightly) for name in sorted(INTERPRETED - {EVERY_TIME}))],
+)
+def test_under_the_interpreter(name: str) -> None:
     """Its switch is read when Triton is loaded, so this runs in a process of its own."""
-    file = Path(__file__).with_name("interpreted_triton.py")
-    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", str(file)]
+    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", f"{INTERPRETER}::{name}"]
     done = subprocess.run(command, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
@@ -140,6 +147,7 @@ def fits(made: dict[str, Any], stack: int) -> bool:
     return made["shared"] <= SHARED[made["target"]] * 1024 and made["registers"] <= most and made["stack"] <= stack
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("target", SHARED)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_the_largest_kernels_compile_and_keep_to_registers(target: str, dtype: str) -> None:

@@ -16,6 +16,7 @@ from rasterio.windows import Window
 import attcr
 from attcr.restore.walk import QUALITY_COLOURS, QUALITY_NAMES
 
+pytestmark = pytest.mark.nightly
 ROOT = Path(__file__).parents[2]
 PYTHON = "/usr/bin/python3"
 """Debian's own, for which its QGIS is built."""

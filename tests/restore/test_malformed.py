@@ -60,9 +60,8 @@ def test_two_hundred_malformed_inputs_end_in_one_line_each(tmp_path: Path, weigh
     assert not run.stderr, "GDAL or Python wrote to stderr past the command"
 
 
-@pytest.mark.parametrize("name", ["truncated_40.tif", "bomb.png", "text.tif", "dangling.tif"])
-def test_the_command_itself_says_one_line(tmp_path: Path, weights: Path, name: str) -> None:
-    path = make_malformed(tmp_path)[name]
+def test_the_command_itself_says_one_line(tmp_path: Path, weights: Path) -> None:
+    path = make_malformed(tmp_path)["truncated_40.tif"]
     target = tmp_path / "written" / "out.tif"
     target.parent.mkdir()
     command = [sys.executable, "-m", "attcr", "restore", str(path), str(target), "--weights", str(weights)]

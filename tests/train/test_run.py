@@ -183,6 +183,7 @@ def test_a_killed_run_resumes_to_the_same_bits(pairs: Path, tmp_path: Path) -> N
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+@pytest.mark.nightly
 def test_two_processes_learn_what_one_with_twice_the_batch_learns(pairs: Path, tmp_path: Path) -> None:
     one = start(*run_args(pairs, tmp_path / "one", 20), "--data.batch_size=4")
     assert one.returncode == 0, one.stderr[-2000:]
@@ -220,7 +221,7 @@ def test_a_kill_during_a_write_leaves_a_whole_checkpoint(tmp_path: Path) -> None
         "    print(n, flush=True)\n"
     )
     path, chance = tmp_path / "last.ckpt", random.Random(0)
-    for _ in range(4):
+    for _ in range(2):
         process = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE)
         assert process.stdout is not None
         process.stdout.readline()

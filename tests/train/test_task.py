@@ -116,6 +116,7 @@ def peak_of_a_step(size: int, preset: str, recompute: str) -> int:
     return int(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
 
 
+@pytest.mark.nightly
 def test_recomputed_blocks_take_less_memory() -> None:
     assert peak_of_a_step(256, "tiny", "recompute") < 0.8 * peak_of_a_step(256, "tiny", "keep")
 
