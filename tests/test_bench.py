@@ -152,7 +152,7 @@ def test_a_report_as_table_json_and_picture(tmp_path: Path, monkeypatch: pytest.
     assert [one["operator"] for one in told["rows"][2:]] == [operator_name("cpu", "float32"), ""]
     assert told["machine"]["waiting"] == "PASSIVE"
     assert told["machine"]["cores"] == os.cpu_count()
-    assert "spagan torch float32" in plot.read_text() or "<svg" in plot.read_text()
+    assert "<svg" in plot.read_text()
     with pytest.raises(ConfigError, match=r"name a plot .svg, .png or .pdf"):
         bench.draw(bench.BenchReport({}, QUICK, (), ()), tmp_path / "plot.txt")
 

@@ -18,6 +18,7 @@ from attcr.data.listing import list_folders
 from attcr.data.pairs import Sample, Transform, make_sample, read_image
 from attcr.networks import NETWORKS, Entry
 from attcr.predict import open_predictor
+from attcr.restore import restore_array
 from attcr.train.run import train
 from attcr.weights import load_model, read_header
 from fakes import fake_image, make_pairs
@@ -155,8 +156,4 @@ def test_the_new_network_trains_and_restores_pictures(root: Path) -> None:
 
 def _restore(image: np.ndarray, weights: Path) -> Any:
     """A picture (H, W, 3) restored whole, through the package's own walk."""
-    try:
-        from attcr.restore import restore_array
-    except ImportError as error:
-        pytest.skip(f"restore cannot be imported: {error}")
     return np.asarray(restore_array(image.transpose(2, 0, 1), weights).image).transpose(1, 2, 0)

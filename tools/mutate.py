@@ -73,7 +73,7 @@ def check(mutants: Sequence[Mutant], root: Path = ROOT) -> list[str]:
             wrong.append(f"{mutant.id}: what it makes is not Python: {error}")
         for test in mutant.tests:
             file, *names = test.split("::")
-            if not (root / file).is_file():
+            if not (root / file).exists():
                 wrong.append(f"{mutant.id}: there is no {file}")
             elif names and f"def {names[-1].partition('[')[0]}(" not in (root / file).read_text():
                 wrong.append(f"{mutant.id}: there is no {names[-1]} in {file}")
