@@ -17,7 +17,7 @@ import numpy as np
 import rasterio
 from starlette.testclient import TestClient
 
-from attcr.serve import crew
+from attcr.serve import supervisor
 from attcr.serve.app import create_app
 from attcr.serve.settings import Limits, ServeSettings, digest_of
 from fake_fleets import SOURCE, environment
@@ -54,7 +54,7 @@ def quick_server(
     store: Path, *, keys: bool = False, limits: Limits | None = None, allow_hosts: tuple[str, ...] = ()
 ) -> Iterator[TestClient]:
     """A server in this process whose worker needs no network."""
-    before, crew.WORKER = crew.WORKER, QUICK
+    before, supervisor.WORKER = supervisor.WORKER, QUICK
     settings = ServeSettings(
         str(store),
         keys={digest_of(key): name for name, key in KEYS.items()} if keys else None,
@@ -65,7 +65,7 @@ def quick_server(
         with TestClient(create_app(settings), base_url=HOME, raise_server_exceptions=False) as client:
             yield client
     finally:
-        crew.WORKER = before
+        supervisor.WORKER = before
 
 
 def as_user(name: str) -> dict[str, str]:
@@ -104,8 +104,8 @@ def ended(client: Any, job: str, seconds: float = 180, **more: Any) -> dict[str,
 
 _WITH_WORKER = """
 import sys
-from attcr.serve import crew
-crew.WORKER = tuple(sys.argv.pop(1).split(chr(10)))
+from attcr.serve import supervisor
+supervisor.WORKER = tuple(sys.argv.pop(1).split(chr(10)))
 from attcr.cli import main
 main()
 """

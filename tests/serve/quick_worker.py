@@ -16,7 +16,9 @@ import rasterio
 from attcr.fleet.ledger import Outcome
 from attcr.restore.walk import QUALITY_NAMES
 from attcr.serve.inputs import work_of
-from attcr.serve.worker import INPUTS, WorkerSettings, listen, write_progress
+from attcr.serve.pool import read_requests, take_stdout
+from attcr.serve.store import INPUTS
+from attcr.serve.worker import WorkerSettings, write_progress
 
 KEY = "0" * 64
 
@@ -73,14 +75,13 @@ def run(root: Path, name: str) -> Outcome:
 
 def main() -> None:
     settings = WorkerSettings(**json.loads(sys.argv[1]))
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    names = listen(sys.stdin)
-    answers.write('{"ready": true}\n')
+    tell, requests = take_stdout(), read_requests()
+    tell({"ready": True})
     while True:
-        name = names.get()
-        answers.write(json.dumps({"at": name}) + "\n")
+        name = requests.get()["id"]
+        tell({"at": name})
         outcome = run(Path(settings.store), name)
-        answers.write(json.dumps({"outcome": asdict(outcome), "told": {"weights": "quick", "notes": []}}) + "\n")
+        tell({"id": name, "outcome": asdict(outcome), "told": {"weights": "quick", "notes": []}})
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from attcr.fleet.manifest import Work
 from attcr.restore.options import RestoreOptions
 from attcr.serve.limits import Hosts, NotAllowedError, fetch_file, is_public
 from attcr.serve.settings import Limits
-from attcr.serve.worker import Bench, WorkerSettings
+from attcr.serve.worker import JobRunner, WorkerSettings
 from fake_fleets import host, told
 from fake_scenes import UTM, make, noise
 from fake_services import QUICK, answers, as_user, ask, begin, command, ended, problem, quick_server, send, tiff
@@ -369,7 +369,7 @@ def test_a_scene_that_is_too_large_is_refused_before_it_is_read(
     (folder / "ready.json").write_text(json.dumps({"scene": ["x.tif"], "files": {"references": []}, "options": {}}))
     (tmp_path / "items").mkdir()
     settings = WorkerSettings(str(tmp_path), "local", 1, 1, "cpu", None, pixels=4000, bands=4, seconds=60)
-    outcome, _ = Bench(settings).run("job")
+    outcome, _ = JobRunner(settings).run("job")
     assert (outcome.status, outcome.error) == ("quarantined", "SceneError")
     assert word in outcome.message
 
@@ -381,4 +381,4 @@ def test_a_raster_that_says_it_is_huge_is_refused_before_it_is_read(tmp_path: Pa
     (tmp_path / "y.tif").write_bytes(data.replace(b"\x10\0\0\0", b"\0\0\x10\0"))
     settings = WorkerSettings(str(tmp_path), "local", 1, 1, "cpu", None, pixels=10**6, bands=4, seconds=60)
     with pytest.raises(Exception, match=r"pixels|cannot be|declares"):
-        Bench(settings)._check(Work("x", (str(tmp_path / "y.tif"),)), RestoreOptions())
+        JobRunner(settings)._check(Work("x", (str(tmp_path / "y.tif"),)), RestoreOptions())

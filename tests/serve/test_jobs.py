@@ -127,7 +127,7 @@ def test_old_jobs_and_uploads_are_forgotten(tmp_path: Path) -> None:
     with quick_server(tmp_path / "store") as client:
         job = begin(client, tiff())
         ended(client, job)
-        client.app.state.jobs.forget(time.time() + 1)  # type: ignore[attr-defined]
+        client.app.state.supervisor.forget(time.time() + 1)  # type: ignore[attr-defined]
         assert client.get(f"/jobs/{job}").status_code == 404
     left = [path for path in (tmp_path / "store").rglob("*") if job in path.name or path.suffix == ".tif"]
     assert not left

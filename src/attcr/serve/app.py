@@ -17,13 +17,14 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from attcr.errors import FleetError
-from attcr.serve import pictures, problems, processes, viewer, watch
-from attcr.serve.guard import Guard, user_of
-from attcr.serve.jobs import Jobs, JobState
+from attcr.serve import metrics, pictures, problems, processes, viewer
+from attcr.serve.guard import Guard, User, user_of
 from attcr.serve.networks import lay_out
 from attcr.serve.problems import Problem, documented
 from attcr.serve.schemas import SCHEMAS, ref
 from attcr.serve.settings import ServeSettings
+from attcr.serve.store import JobState
+from attcr.serve.supervisor import Supervisor
 from attcr.version import __version__
 
 _log = logging.getLogger("attcr.serve")
@@ -41,35 +42,35 @@ _SECURITY = {
 
 def create_app(settings: ServeSettings) -> FastAPI:
     """Give the app of a store; it takes up its jobs when it starts."""
-    jobs = Jobs(settings)
+    supervisor = Supervisor(settings)
     weights = lay_out(settings)
-    painters = pictures.Painters()
-    metrics = watch.Metrics(jobs)
+    tiles = pictures.pool()
+    counted = metrics.Metrics(supervisor)
     user = user_of(settings)
 
     def ended(job: JobState) -> None:
-        metrics.job(job)
+        counted.job(job)
         told = {"job": job.id, "user": job.owner, "status": job.status, "error": job.error}
         _log.info("job ended", extra={**told, "detail": job.message if job.error else ""})
 
-    jobs.on_end = ended
+    supervisor.on_end = ended
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        await run_in_threadpool(jobs.start)
-        painters.warm()
+        await run_in_threadpool(supervisor.start)
+        tiles.start()
         yield
-        await run_in_threadpool(jobs.stop)
-        await run_in_threadpool(painters.close)
+        await run_in_threadpool(supervisor.stop)
+        await run_in_threadpool(tiles.stop)
 
     app = FastAPI(title="attcr", version=__version__, lifespan=life, openapi_url=None, docs_url=None, redoc_url=None)
-    app.state.jobs = jobs
+    app.state.supervisor = supervisor
     problems.install(app)
-    app.include_router(processes.router(jobs, weights, user))
-    app.include_router(pictures.router(pictures.Pictures(jobs, painters), jobs, user))
-    _add_uploads(app, jobs, metrics, user)
-    _add_events(app, jobs, user)
-    _add_watch(app, jobs, metrics, user)
+    app.include_router(processes.router(supervisor, weights, user))
+    app.include_router(pictures.router(pictures.Pictures(supervisor.store, tiles), supervisor.queue, user))
+    _add_uploads(app, supervisor, counted, user)
+    _add_events(app, supervisor, user)
+    _add_health(app, supervisor, counted, user)
     viewer.mount(app)
     described = _description(app, settings)
 
@@ -78,12 +79,12 @@ def create_app(settings: ServeSettings) -> FastAPI:
         """Give the API's description, OpenAPI 3.0."""
         return Response(json.dumps(described), media_type="application/vnd.oai.openapi+json;version=3.0")
 
-    app.add_middleware(Guard, settings=settings, count=metrics.request)
+    app.add_middleware(Guard, settings=settings, count=counted.request)
     app.openapi = lambda: described  # type: ignore[method-assign]
     return app
 
 
-def _add_uploads(app: FastAPI, jobs: Jobs, metrics: watch.Metrics, user: Callable[[Request], str]) -> None:
+def _add_uploads(app: FastAPI, supervisor: Supervisor, counted: metrics.Metrics, user: User) -> None:
     body = {
         "required": True,
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
@@ -100,28 +101,28 @@ def _add_uploads(app: FastAPI, jobs: Jobs, metrics: watch.Metrics, user: Callabl
         """Take a file: the body of the request, streamed to disk."""
         owner = user(request)
         told = request.headers.get("Content-Length", "")
-        if told.isdecimal() and int(told) > jobs.settings.limits.upload_bytes:
-            most = jobs.settings.limits.upload_bytes
+        if told.isdecimal() and int(told) > supervisor.settings.limits.upload_bytes:
+            most = supervisor.settings.limits.upload_bytes
             raise Problem(413, f"The file has {int(told):,} bytes, and at most {most:,} are allowed.")
-        found = await jobs.uploads.receive(owner, name, request.stream())
-        metrics.upload(found.bytes)
+        found = await supervisor.uploads.receive(owner, name, request.stream())
+        counted.upload(found.bytes)
         return JSONResponse({"id": found.id, "name": found.name, "bytes": found.bytes}, 201)
 
     @app.delete("/uploads/{upload}", tags=["uploads"], status_code=204, responses=documented(401, 403, 404))
     async def remove_upload(request: Request, upload: str) -> Response:
         """Remove a file that was sent."""
-        await run_in_threadpool(jobs.uploads.remove, user(request), upload)
+        await run_in_threadpool(supervisor.uploads.remove, user(request), upload)
         return Response(status_code=204)
 
 
-def _add_events(app: FastAPI, jobs: Jobs, user: Callable[[Request], str]) -> None:
+def _add_events(app: FastAPI, supervisor: Supervisor, user: User) -> None:
     stream = {"description": "Events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
 
     async def events(job: JobState, base: str) -> AsyncIterator[str]:
         last, quiet = "", 0.0
-        while not jobs.stopping.is_set():
+        while not supervisor.stopping.is_set():
             over = job.over
-            told = json.dumps(processes.status_of(jobs, job, base))
+            told = json.dumps(processes.status_of(supervisor.store, job, base))
             if told != last:
                 last, quiet = told, 0.0
                 yield f"event: status\ndata: {told}\n\n"
@@ -136,12 +137,12 @@ def _add_events(app: FastAPI, jobs: Jobs, user: Callable[[Request], str]) -> Non
     @app.get("/jobs/{job}/events", tags=["jobs"], responses={200: stream, **documented(401, 404)})
     async def watch_job(request: Request, job: str) -> StreamingResponse:
         """Tell how far a job is, as server-sent events, until it ends."""
-        found = jobs.get(user(request), job)
+        found = supervisor.queue.get(user(request), job)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(events(found, processes.base_of(request)), 200, headers, "text/event-stream")
 
 
-def _add_watch(app: FastAPI, jobs: Jobs, metrics: watch.Metrics, user: Callable[[Request], str]) -> None:
+def _add_health(app: FastAPI, supervisor: Supervisor, counted: metrics.Metrics, user: User) -> None:
     @app.get("/health", tags=["service"], responses={200: ref("Health")})
     async def health() -> JSONResponse:
         """Say that the server lives."""
@@ -150,7 +151,7 @@ def _add_watch(app: FastAPI, jobs: Jobs, metrics: watch.Metrics, user: Callable[
     @app.get("/ready", tags=["service"], responses={200: ref("Health"), **documented(503)})
     async def ready() -> JSONResponse:
         """Say whether the server takes work."""
-        if jobs.stopping.is_set() or not jobs.crew.ready:
+        if supervisor.stopping.is_set() or not supervisor.ready:
             raise Problem(503, "No process is ready to compute yet.", headers={"Retry-After": "5"})
         return JSONResponse({"status": "ready"})
 
@@ -160,7 +161,7 @@ def _add_watch(app: FastAPI, jobs: Jobs, metrics: watch.Metrics, user: Callable[
     async def figures(request: Request) -> Response:
         """Give the figures for Prometheus."""
         user(request)
-        return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(counted.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def _description(app: FastAPI, settings: ServeSettings) -> dict[str, Any]:
@@ -234,7 +235,7 @@ def serve(settings: ServeSettings, announce: Callable[[str], None] = lambda _: N
         raise FleetError(f"{settings.host}:{settings.port} cannot be listened at: {error.strerror}.") from error
     with listening:
         app = create_app(settings)
-        watch.log_as_json()
+        metrics.log_as_json()
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         announce(f"http://{host}:{listening.getsockname()[1]}")
         config = uvicorn.Config(
@@ -248,4 +249,4 @@ def serve(settings: ServeSettings, announce: Callable[[str], None] = lambda _: N
             server_header=False,
             proxy_headers=False,
         )
-        Server(config, app.state.jobs.stopping.set).run([listening])
+        Server(config, app.state.supervisor.stopping.set).run([listening])

@@ -1,31 +1,43 @@
-"""The computing process of a server: `python -m attcr.serve.compute SETTINGS`, started by the server."""
+"""The process that computes: `python -m attcr.serve.compute SETTINGS`, started by the server, never by hand.
+
+It ends when the server does, however that ends: the next one starts an unfinished job again, and the item of a scene is
+published once.
+"""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from queue import SimpleQueue
 from typing import Any
 
-from attcr.serve.worker import Bench, WorkerSettings, listen, run_local
+from attcr.serve.pool import read_requests, take_stdout
+from attcr.serve.worker import JobRunner, WorkerSettings
 
 
 def main() -> None:
     """Compute until the server ends."""
     settings = WorkerSettings(**json.loads(sys.argv[1]))
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print is for the log
-
-    def tell(line: dict[str, Any]) -> None:
-        answers.write(json.dumps(line) + "\n")
-
-    names = listen(sys.stdin)
+    tell, requests = take_stdout(), read_requests()
     if settings.engine == "ray":
         from attcr.serve.on_ray import run_ray
 
-        run_ray(settings, names, tell)
+        run_ray(settings, requests, tell)
     else:
-        run_local(Bench(settings), names, tell)
+        run_local(JobRunner(settings), requests, tell)
+
+
+def run_local(runner: JobRunner, requests: SimpleQueue[dict[str, Any]], tell: Callable[[dict[str, Any]], None]) -> None:
+    """Run one job after the other in this process, for ever."""
+    runner.warm()
+    tell({"ready": True})
+    while True:
+        name = requests.get()["id"]
+        tell({"at": name})
+        outcome, told = runner.run(name)
+        tell({"id": name, "outcome": asdict(outcome), "told": told})
 
 
 if __name__ == "__main__":

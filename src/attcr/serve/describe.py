@@ -20,8 +20,6 @@ OUTPUTS: dict[str, tuple[str, str]] = {
     "dates": ("Days to the date that each pixel is from, with `references`", COG),
 }
 """Name to what it is and its media type."""
-ALWAYS = ("restored", "quality", "preview", "item")
-"""Those that every job has."""
 
 UPLOAD = {
     "type": "object",

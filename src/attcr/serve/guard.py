@@ -12,6 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from attcr.serve.problems import Problem
 from attcr.serve.settings import ANONYMOUS, LOOPBACK, ServeSettings, digest_of
 
+User = Callable[[Request], str]
+"""What tells the user of a request, or refuses it."""
 _log = logging.getLogger("attcr.serve")
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="attcr"'}
 _SAFE = ("GET", "HEAD", "OPTIONS")
@@ -22,7 +24,7 @@ _HEADERS = [
 ]
 
 
-def user_of(settings: ServeSettings) -> Callable[[Request], str]:
+def user_of(settings: ServeSettings) -> User:
     """Give what tells the user of a request, or refuses it."""
 
     def user(request: Request) -> str:

@@ -11,7 +11,8 @@ from attcr.fleet.run import FleetOptions, make_job
 from attcr.restore.no_network import NO_WEIGHTS
 from attcr.restore.options import RestoreOptions
 from attcr.serve.settings import ServeSettings
-from attcr.serve.worker import INDEX, WEIGHTS
+from attcr.serve.store import WEIGHTS
+from attcr.serve.worker import INDEX
 from attcr.weights import published, restoring
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import queue
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -16,32 +15,33 @@ from attcr.fleet.ledger import Outcome
 from attcr.fleet.manifest import Work
 from attcr.fleet.worker import Job, SceneWorker
 from attcr.restore.options import RestoreOptions
-from attcr.serve.worker import PROGRESS, Bench, WorkerSettings
+from attcr.serve.store import PROGRESS, read_object
+from attcr.serve.worker import JobRunner, WorkerSettings
 
 PATIENCE = 1.0
 """Seconds after which new jobs are looked for while others run."""
 
 
-class BenchWorker(SceneWorker):
-    """A bench in an actor; it loads the network of each job when the job comes."""
+class RunnerInActor(SceneWorker):
+    """What computes jobs, in an actor; it loads the network of each job when the job comes."""
 
     def __init__(self, job: Job, settings: WorkerSettings) -> None:
-        self.job, self._bench = job, Bench(settings)
+        self.job, self._runner = job, JobRunner(settings)
 
     def run(self, work: Work, fetched: Fetched | None = None) -> Outcome:
         """Restore the scene of a job; its files are in the store."""
-        return self._bench.run(work.id)[0]
+        return self._runner.run(work.id)[0]
 
     def close(self) -> None:
         """Remove what is unfinished."""
-        self._bench.close()
+        self._runner.close()
 
 
 class Coming:
     """Jobs as they come: dry while others run, and waiting where none does."""
 
-    def __init__(self, names: queue.SimpleQueue[str], begun: Callable[[str], None]) -> None:
-        self._names, self._begun = names, begun
+    def __init__(self, requests: queue.SimpleQueue[dict[str, Any]], begun: Callable[[str], None]) -> None:
+        self._requests, self._begun = requests, begun
         self.running = 0
 
     def __iter__(self) -> Iterator[Work]:
@@ -49,7 +49,7 @@ class Coming:
 
     def __next__(self) -> Work:
         try:
-            name = self._names.get(block=not self.running)
+            name = self._requests.get(block=not self.running)["id"]
         except queue.Empty:
             raise StopIteration from None
         self.running += 1
@@ -57,23 +57,18 @@ class Coming:
         return Work(name, (name,), key=name)
 
 
-def run_ray(settings: WorkerSettings, names: queue.SimpleQueue[str], tell: Callable[[dict[str, Any]], None]) -> None:
+def run_ray(
+    settings: WorkerSettings, requests: queue.SimpleQueue[dict[str, Any]], tell: Callable[[dict[str, Any]], None]
+) -> None:
     """Run jobs on actors until the server ends."""
     job = Job(settings.store, b"", "", RestoreOptions(device=settings.device), threads=settings.threads)
     gpus = 1.0 if settings.device.startswith("cuda") else 0.0
     cluster = ray.Cluster(settings.address, settings.workers, gpus, patience=PATIENCE)
-    coming = Coming(names, lambda name: tell({"at": name}))
+    coming = Coming(requests, lambda name: tell({"at": name}))
     with ray.connected(cluster, job):  # no job is handed over, and none is lost, while Ray is not there
         tell({"ready": True})
-        for outcome in ray.run(coming, job, partial(BenchWorker, settings=settings), lambda: None, cluster):
+        for outcome in ray.run(coming, job, partial(RunnerInActor, settings=settings), lambda: None, cluster):
             coming.running -= 1
-            tell({"outcome": asdict(outcome), "told": _told(Path(settings.store), outcome.id)})
-
-
-def _told(root: Path, name: str) -> dict[str, Any]:
-    """Give what an actor noted about a job."""
-    try:
-        found = json.loads((root / PROGRESS / f"{name}.json").read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return {key: found[key] for key in ("weights", "notes") if key in found}
+            noted = read_object(Path(settings.store) / PROGRESS / f"{outcome.id}.json")
+            told = {key: noted[key] for key in ("weights", "notes") if key in noted}
+            tell({"id": outcome.id, "outcome": asdict(outcome), "told": told})

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import queue
 import re
-import subprocess
 import sys
-import threading
-from collections.abc import Callable
-from contextlib import suppress
+import uuid
 from typing import Annotated, Any
 
 from anyio import CapacityLimiter
@@ -18,14 +14,16 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from attcr.restore.walk import QUALITY_COLOURS, QUALITY_NAMES
+from attcr.serve.guard import User
 from attcr.serve.inputs import READY
-from attcr.serve.jobs import Jobs, JobState
+from attcr.serve.pool import Answer, Pool, WorkerDied
 from attcr.serve.problems import INVALID, NOT_READY, Problem, documented
 from attcr.serve.processes import base_of
+from attcr.serve.queue import JobQueue
 from attcr.serve.schemas import ref
-from attcr.serve.worker import INPUTS
+from attcr.serve.store import JobState, JobStore
 
-PAINTERS = 2
+PROCESSES = 2
 WAITING = 16
 """Requests that may wait for them at once; others wait before they take a thread of the server's."""
 SECONDS = 30.0
@@ -36,86 +34,9 @@ DEEPEST = 24
 _ROW = re.compile(r"(?P<y>\d{1,8})(?P<size>@[12]x)?\.png")
 
 
-class Painter:
-    """One process that draws."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "attcr.serve.tiles"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        self._ready = False  # it loads its libraries; that is not counted
-
-    def ask(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-        """Give what it answers; EOFError where it died, or was killed for taking too long."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        if not self._ready:
-            self._ready = self._process.stdout.readline() == b"ready\n"
-        clock = threading.Timer(SECONDS, self._process.kill)
-        clock.start()
-        try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
-            line = self._process.stdout.readline()
-            if not line.endswith(b"\n"):
-                raise EOFError
-            head: dict[str, Any] = json.loads(line)
-            content = self._process.stdout.read(head["bytes"])
-            if len(content) != head["bytes"]:
-                raise EOFError
-            return head, content
-        except (OSError, ValueError) as error:
-            raise EOFError from error
-        finally:
-            clock.cancel()
-
-    def close(self) -> None:
-        """End it."""
-        self._process.kill()
-        self._process.wait(5)
-        for pipe in (self._process.stdin, self._process.stdout):
-            with suppress(OSError):
-                if pipe is not None:
-                    pipe.close()
-
-
-class Painters:
-    """A few processes that draw, started when they are first needed."""
-
-    def __init__(self) -> None:
-        self._free: queue.LifoQueue[Painter | None] = queue.LifoQueue()
-        for _ in range(PAINTERS):
-            self._free.put(None)
-
-    def warm(self) -> None:
-        """Start one of them, so that the first tile need not wait."""
-        with suppress(queue.Empty):
-            self._free.put(self._free.get_nowait() or Painter())
-
-    def ask(self, request: dict[str, Any]) -> tuple[Any, bytes]:
-        """Give an answer; a file that cannot be shown is refused."""
-        painter = self._free.get()
-        try:
-            painter = painter or Painter()
-            head, content = painter.ask(request)
-        except EOFError:
-            if painter is not None:
-                painter.close()
-            painter = None
-            raise Problem(422, "The file cannot be shown: whatever reads it died or took too long.", INVALID) from None
-        finally:
-            self._free.put(painter)
-        if "error" in head:
-            raise Problem(422, f"The file cannot be shown: {head['error']}", INVALID)
-        return head["told"], content
-
-    def close(self) -> None:
-        """End them all."""
-        for _ in range(PAINTERS):
-            with suppress(queue.Empty):
-                painter = self._free.get(timeout=1)
-                if painter is not None:
-                    painter.close()
+def pool() -> Pool:
+    """Give the processes that draw: one, and another where requests wait."""
+    return Pool((sys.executable, "-m", "attcr.serve.tiles"), least=1, most=PROCESSES, seconds=SECONDS)
 
 
 def classes(pixels: dict[str, int]) -> list[dict[str, Any]]:
@@ -135,17 +56,27 @@ def classes(pixels: dict[str, int]) -> list[dict[str, Any]]:
 class Pictures:
     """What of a job can be shown."""
 
-    def __init__(self, jobs: Jobs, painters: Painters) -> None:
-        self._jobs, self._painters = jobs, painters
+    def __init__(self, store: JobStore, pool: Pool) -> None:
+        self._store, self._pool = store, pool
+
+    def _ask(self, request: dict[str, Any]) -> Answer:
+        """Give the answer of a process; a file that cannot be shown is refused."""
+        try:
+            answer = self._pool.submit(uuid.uuid4().hex, request).result()
+        except WorkerDied:
+            raise Problem(422, "The file cannot be shown: whatever reads it died or took too long.", INVALID) from None
+        if "error" in answer.told:
+            raise Problem(422, f"The file cannot be shown: {answer.told['error']}", INVALID)
+        return answer
 
     def files(self, job: JobState) -> dict[str, Any]:
         """Give the files of a job that are there."""
-        folder = self._jobs.root / INPUTS / job.id
+        folder = self._store.folder(job.id)
         try:
             scene = json.loads((folder / READY).read_bytes())["scene"]
         except (OSError, ValueError):
             raise Problem(404, f"The files of the job {job.id} are not there.", NOT_READY) from None
-        files = self._jobs.results(job) if job.status == "successful" else {}
+        files = self._store.results(job) if job.status == "successful" else {}
         shown = {name: str(path) for name, path in files.items() if name in ("restored", "quality", "dates")}
         return {"source": [str(folder / place) for place in scene], "files": shown}
 
@@ -156,12 +87,12 @@ class Pictures:
             raise Problem(404, f"The job {job.id} is {job.status}: its {layer} is not there.", NOT_READY)
         z, x, y = at
         asked = {"call": "tile", "layer": layer, "z": z, "x": x, "y": y, "size": size}
-        return self._painters.ask({**asked, **files})[1]
+        return self._ask({**asked, **files}).content
 
     def info(self, job: JobState, base: str) -> dict[str, Any]:
         """Give where a job's scene is, its bands, classes and tiles."""
         files = self.files(job)
-        told, _ = self._painters.ask({"call": "info", **files})
+        told = self._ask({"call": "info", **files}).told["told"]
         there = {name: name == "input" or bool(files["files"]) for name in LAYERS}
         version = 2 if files["files"] else 1
         start = f"{base}/jobs/{job.id}/tiles"
@@ -178,7 +109,7 @@ class Pictures:
     def _item(self, job: JobState) -> dict[str, Any]:
         if job.status != "successful":
             return {}
-        item: dict[str, Any] = json.loads(self._jobs.results(job)["item"].read_bytes())
+        item: dict[str, Any] = json.loads(self._store.results(job)["item"].read_bytes())
         return item
 
     def _references(self, properties: dict[str, Any]) -> list[dict[str, Any]]:
@@ -186,7 +117,7 @@ class Pictures:
         return [
             {
                 "number": number,
-                "name": self._jobs.public(str(one.get("name", ""))),
+                "name": self._store.public(str(one.get("name", ""))),
                 **{name: one.get(name) for name in kept},
             }
             for number, one in enumerate(properties.get("attcr:references", []), 1)
@@ -194,7 +125,7 @@ class Pictures:
 
     def point(self, job: JobState, lon: float, lat: float) -> dict[str, Any]:
         """Give the numbers at a place before and after, its class and date."""
-        told, _ = self._painters.ask({"call": "point", "lon": lon, "lat": lat, **self.files(job)})
+        told = self._ask({"call": "point", "lon": lon, "lat": lat, **self.files(job)}).told["told"]
         if told is None:
             raise Problem(404, f"The place {lon:g}, {lat:g} is outside the scene.")
         value = told["quality"]
@@ -209,7 +140,7 @@ class Pictures:
         return {"lon": lon, "lat": lat, **told}
 
 
-def router(pictures: Pictures, jobs: Jobs, user: Callable[[Request], str]) -> APIRouter:
+def router(pictures: Pictures, jobs: JobQueue, user: User) -> APIRouter:
     """Give the routes."""
     routes = APIRouter(tags=["pictures"])
     refusals = documented(400, 401, 404, 422)

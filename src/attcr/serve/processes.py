@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,11 +13,14 @@ from starlette.concurrency import run_in_threadpool
 
 from attcr.errors import AttcrError
 from attcr.serve.describe import OUTPUTS, PROCESS, description, inputs, summary
+from attcr.serve.guard import User
 from attcr.serve.inputs import read_request
-from attcr.serve.jobs import Jobs, JobState
 from attcr.serve.limits import NotAllowedError
 from attcr.serve.problems import INVALID, NO_SUCH_PROCESS, NOT_READY, Problem, documented
+from attcr.serve.queue import JobQueue
 from attcr.serve.schemas import CONFORMANCE, ref
+from attcr.serve.store import JobState, JobStore
+from attcr.serve.supervisor import Supervisor
 
 _CLASSES = ("core", "json", "job-list", "dismiss", "ogc-process-description", "oas30")
 CONFORMS = tuple(f"http://www.opengis.net/spec/ogcapi-processes-1/1.0/conf/{name}" for name in _CLASSES)
@@ -36,9 +38,9 @@ def when(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def status_of(jobs: Jobs, job: JobState, base: str) -> dict[str, Any]:
+def status_of(store: JobStore, job: JobState, base: str) -> dict[str, Any]:
     """Give a job's status as the standard has it, with what else is known."""
-    told = jobs.progress(job) if job.status == "running" else {}
+    told = store.progress(job.id) if job.status == "running" else {}
     stage = told.get("stage", job.stage) if not job.over else "end"
     message, percent = job.message, 100 if job.status == "successful" else 0
     if not job.over:
@@ -63,7 +65,7 @@ def status_of(jobs: Jobs, job: JobState, base: str) -> dict[str, Any]:
         "stage": stage,
         "title": job.title,
         **({"weights": job.weights} if job.weights else {}),
-        "notes": [jobs.public(note) for note in job.notes or told.get("notes", [])],
+        "notes": [store.public(note) for note in job.notes or told.get("notes", [])],
         "links": links,
     }
 
@@ -79,7 +81,7 @@ def failed(job: JobState) -> Problem:
     return Problem(status, job.message, INVALID if status == 422 else job.error)
 
 
-def ready_job(jobs: Jobs, owner: str, name: str) -> JobState:
+def ready_job(jobs: JobQueue, owner: str, name: str) -> JobState:
     """Give a job that has results; refuse others as the standard says."""
     job = jobs.get(owner, name)
     if job.status == "failed":
@@ -91,9 +93,9 @@ def ready_job(jobs: Jobs, owner: str, name: str) -> JobState:
     return job
 
 
-def public_item(jobs: Jobs, job: JobState, base: str) -> dict[str, Any]:
+def public_item(store: JobStore, job: JobState, base: str) -> dict[str, Any]:
     """Give a job's STAC item with the addresses of its results, and without places on this machine."""
-    files = jobs.results(job)
+    files = store.results(job)
     item: dict[str, Any] = json.loads(files["item"].read_bytes())
     for name, asset in item["assets"].items():
         asset["href"] = f"{base}/jobs/{job.id}/results/{name}"
@@ -103,19 +105,19 @@ def public_item(jobs: Jobs, job: JobState, base: str) -> dict[str, Any]:
             return {key: cleaned(one) for key, one in value.items()}
         if isinstance(value, list):
             return [cleaned(one) for one in value]
-        return jobs.public(value) if isinstance(value, str) else value
+        return store.public(value) if isinstance(value, str) else value
 
     cleaned_item: dict[str, Any] = cleaned(item)
     return cleaned_item
 
 
-def router(jobs: Jobs, weights: tuple[str, ...], user: Callable[[Request], str]) -> APIRouter:
+def router(supervisor: Supervisor, weights: tuple[str, ...], user: User) -> APIRouter:
     """Give the routes of the standard."""
     routes = APIRouter()
     _describe(routes, weights)
-    _execute(routes, jobs, weights, user)
-    _watch(routes, jobs, user)
-    _results(routes, jobs, user)
+    _execute(routes, supervisor, weights, user)
+    _jobs(routes, supervisor, user)
+    _results(routes, supervisor, user)
     return routes
 
 
@@ -181,7 +183,7 @@ async def read_json(request: Request, most: int) -> object:
     return found
 
 
-def _execute(routes: APIRouter, jobs: Jobs, weights: tuple[str, ...], user: Callable[[Request], str]) -> None:
+def _execute(routes: APIRouter, supervisor: Supervisor, weights: tuple[str, ...], user: User) -> None:
     wanted = {
         "type": "object",
         "required": ["inputs"],
@@ -210,19 +212,19 @@ def _execute(routes: APIRouter, jobs: Jobs, weights: tuple[str, ...], user: Call
         """Take a job; it is computed when its turn comes."""
         owner = user(request)
         _known(process)
-        body = await read_json(request, jobs.settings.limits.body_bytes)
+        body = await read_json(request, supervisor.settings.limits.body_bytes)
         try:
-            asked = read_request(body, jobs.hosts, jobs.settings.limits, weights)
+            asked = read_request(body, supervisor.hosts, supervisor.settings.limits, weights)
         except NotAllowedError as error:
             raise Problem(403, str(error), INVALID) from error
         except AttcrError as error:
             raise Problem(400, str(error), INVALID) from error
-        job = await run_in_threadpool(jobs.accept, owner, asked)
+        job = await run_in_threadpool(supervisor.accept, owner, asked)
         base = base_of(request)
         headers = {"Location": f"{base}/jobs/{job.id}"}
         if "respond-async" in request.headers.get("Prefer", ""):
             headers["Preference-Applied"] = "respond-async"
-        return JSONResponse(status_of(jobs, job, base), 201, headers)
+        return JSONResponse(status_of(supervisor.store, job, base), 201, headers)
 
 
 def _interval(text: str) -> tuple[float, float]:
@@ -257,7 +259,9 @@ def _split(given: list[str] | None) -> set[str] | None:
     return None if given is None else {part for text in given for part in text.split(",")}
 
 
-def _watch(routes: APIRouter, jobs: Jobs, user: Callable[[Request], str]) -> None:
+def _jobs(routes: APIRouter, supervisor: Supervisor, user: User) -> None:
+    queue, store = supervisor.queue, supervisor.store
+
     @routes.get("/jobs", tags=["jobs"], responses={200: ref("JobList"), **documented(400, 401)})
     async def job_list(
         request: Request,
@@ -271,7 +275,7 @@ def _watch(routes: APIRouter, jobs: Jobs, user: Callable[[Request], str]) -> Non
         maxDuration: Listed = None,
     ) -> JSONResponse:
         """List your jobs, newest first."""
-        found = jobs.of(user(request))
+        found = queue.of(user(request))
         kinds, processes, states = _split(type), _split(processID), _split(status)
         if (kinds is not None and "process" not in kinds) or (processes is not None and PROCESS not in processes):
             found = []
@@ -296,35 +300,36 @@ def _watch(routes: APIRouter, jobs: Jobs, user: Callable[[Request], str]) -> Non
         if len(found) > offset + limit:
             onward = request.url.include_query_params(offset=offset + limit)
             links.append({"rel": "next", "href": str(onward), "type": "application/json"})
-        shown = [status_of(jobs, job, base) for job in found[offset : offset + limit]]
+        shown = [status_of(store, job, base) for job in found[offset : offset + limit]]
         return JSONResponse({"jobs": shown, "links": links, "numberMatched": len(found)})
 
     @routes.get("/jobs/{job}", tags=["jobs"], responses={200: ref("Status"), **documented(401, 404)})
     async def job_status(request: Request, job: str) -> JSONResponse:
         """Say how far a job is."""
-        return JSONResponse(status_of(jobs, jobs.get(user(request), job), base_of(request)))
+        return JSONResponse(status_of(store, queue.get(user(request), job), base_of(request)))
 
     @routes.delete("/jobs/{job}", tags=["jobs"], responses={200: ref("Status"), **documented(401, 403, 404)})
     async def dismiss(request: Request, job: str) -> JSONResponse:
         """Dismiss a job: stop it, and remove its files."""
-        dismissed = await run_in_threadpool(jobs.dismiss, user(request), job)
-        return JSONResponse(status_of(jobs, dismissed, base_of(request)))
+        dismissed = await run_in_threadpool(supervisor.dismiss, user(request), job)
+        return JSONResponse(status_of(store, dismissed, base_of(request)))
 
 
-def _results(routes: APIRouter, jobs: Jobs, user: Callable[[Request], str]) -> None:
+def _results(routes: APIRouter, supervisor: Supervisor, user: User) -> None:
+    queue, store = supervisor.queue, supervisor.store
     told = documented(400, 401, 404, 410, 422, 500)
 
     @routes.get("/jobs/{job}/results", tags=["jobs"], responses={200: ref("Results"), **told})
     async def results(request: Request, job: str, outputs: Listed = None) -> Response:
         """Give the results of a successful job, by reference."""
-        found = ready_job(jobs, user(request), job)
-        files, asked, base = jobs.results(found), jobs.asked(found), base_of(request)
+        found = ready_job(queue, user(request), job)
+        files, asked, base = store.results(found), store.asked(found), base_of(request)
         wanted = _split(outputs) or set(asked.outputs) or set(files)
         missing = sorted(wanted - set(files))
         if missing:
             raise Problem(400, f"The job has no output {missing[0][:60]!r}; it has {', '.join(files)}.", INVALID)
         if asked.raw and outputs is None and asked.outputs and len(wanted) == 1:
-            return _file(files, next(iter(wanted)), public_item(jobs, found, base))
+            return _file(files, next(iter(wanted)), public_item(store, found, base))
         listed = {
             name: {"href": f"{base}/jobs/{job}/results/{name}", "type": OUTPUTS[name][1]}
             for name in OUTPUTS
@@ -343,11 +348,11 @@ def _results(routes: APIRouter, jobs: Jobs, user: Callable[[Request], str]) -> N
     @routes.get("/jobs/{job}/results/{output}", tags=["jobs"], responses=answers)
     async def result(request: Request, job: str, output: str) -> Response:
         """Give one result."""
-        found = ready_job(jobs, user(request), job)
-        files = jobs.results(found)
+        found = ready_job(queue, user(request), job)
+        files = store.results(found)
         if output not in files:
             raise Problem(404, f"The job has no output {output[:60]!r}; it has {', '.join(files)}.")
-        return _file(files, output, public_item(jobs, found, base_of(request)))
+        return _file(files, output, public_item(store, found, base_of(request)))
 
 
 def _file(files: dict[str, Path], output: str, item: dict[str, Any]) -> Response:

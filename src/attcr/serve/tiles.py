@@ -1,15 +1,11 @@
 """Tiles, points and facts of a job's rasters, by titiler: a process of its own, for files come from anyone.
 
-`python -m attcr.serve.tiles` is started by the server. It reads a request a line and answers with a line of JSON and,
-for a tile, its bytes. It ends when the server does.
+`python -m attcr.serve.tiles` is started by the server, and ends when the server does.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -40,6 +36,7 @@ from attcr.restore.walk import QUALITY_COLOURS
 from attcr.scenes.clouds.find import sensor_of
 from attcr.scenes.dataset import gdal, open_dataset
 from attcr.scenes.open import open_scene
+from attcr.serve.pool import read_requests, take_stdout
 
 WGS84, MERCATOR = CRS.from_epsg(4326), CRS.from_epsg(3857)
 PIXEL = 10.0
@@ -298,19 +295,16 @@ def answer(request: dict[str, Any]) -> tuple[Any, bytes]:
 
 def main() -> None:
     """Answer requests until the server ends."""
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what libraries print is for the log
-    out.write(b"ready\n")
-    out.flush()
-    for line in sys.stdin:
+    tell, requests = take_stdout(), read_requests()
+    tell({"ready": True})
+    while True:
+        request, content = requests.get(), b""
         try:
-            told, content = answer(json.loads(line))
-            head = {"told": told, "bytes": len(content)}
+            told, content = answer(request)
+            head = {"told": told}
         except Exception as error:  # whatever a file holds, the next request is answered
-            content = b""
-            head = {"error": f"{type(error).__name__}: {error}"[:500], "bytes": 0}
-        out.write(json.dumps(head).encode() + b"\n" + content)
-        out.flush()
+            head = {"error": f"{type(error).__name__}: {error}"[:500]}
+        tell({"id": request["id"], **head}, content)
 
 
 if __name__ == "__main__":

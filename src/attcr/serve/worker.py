@@ -1,15 +1,9 @@
-"""The process that computes: it reads ids of jobs, line by line, and reports the result of each.
-
-`python -m attcr.serve.compute SETTINGS` is started by the server, never by hand. It ends when the server does, however
-that ends: the next one starts an unfinished job again, and the item of a scene is committed once.
-"""
+"""What computes jobs: a job of the store is restored as the fleet restores a scene, and tells how far it is."""
 
 from __future__ import annotations
 
 import json
 import os
-import queue
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, cast
 
 from attcr.addresses import error_text
 from attcr.errors import AttcrWarning, SceneError, WeightsError
@@ -35,10 +29,9 @@ from attcr.restore.scene import Progress
 from attcr.scenes.dataset import gdal
 from attcr.scenes.open import open_scene
 from attcr.serve.inputs import work_of
+from attcr.serve.store import INPUTS, PROGRESS, REQUESTS, WEIGHTS
 
-INPUTS, REQUESTS, PROGRESS, WEIGHTS = "inputs", "requests", "progress", "weights"
-"""Folders of the store, beside the fleet's own."""
-INDEX = "weights/index.json"
+INDEX = f"{WEIGHTS}/index.json"
 _PAUSE = 0.2  # seconds between two notes of progress
 
 
@@ -104,7 +97,7 @@ def write_progress(root: Path, name: str, told: dict[str, Any]) -> None:
     partial.replace(folder / f"{name}.json")
 
 
-class Bench:
+class JobRunner:
     """Runs jobs of a store one after the other; each network is loaded once."""
 
     def __init__(self, settings: WorkerSettings) -> None:
@@ -193,27 +186,3 @@ class Bench:
         """Remove what is unfinished."""
         for worker in self._workers.values():
             worker.close()
-
-
-def run_local(bench: Bench, names: queue.SimpleQueue[str], tell: Callable[[dict[str, Any]], None]) -> None:
-    """Run one job after the other in this process, for ever."""
-    bench.warm()
-    tell({"ready": True})
-    while True:
-        name = names.get()
-        tell({"at": name})
-        outcome, told = bench.run(name)
-        tell({"outcome": asdict(outcome), "told": told})
-
-
-def listen(lines: IO[str]) -> queue.SimpleQueue[str]:
-    """Give the ids of jobs as they come; the process ends with the server, whatever it is at."""
-    names: queue.SimpleQueue[str] = queue.SimpleQueue()
-
-    def read() -> None:
-        for line in lines:
-            names.put(line.strip())
-        os._exit(0)
-
-    threading.Thread(target=read, daemon=True).start()
-    return names

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from starlette.testclient import TestClient
 
-from attcr.serve.watch import JsonLines
+from attcr.serve.metrics import JsonLines
 from fake_services import quick_server
 
 
@@ -27,7 +27,7 @@ def test_health_and_readiness(server: TestClient) -> None:
 
 def test_a_server_that_stops_is_not_ready(tmp_path: Path) -> None:
     with quick_server(tmp_path / "store") as client:
-        client.app.state.jobs.stopping.set()  # type: ignore[attr-defined]
+        client.app.state.supervisor.stopping.set()  # type: ignore[attr-defined]
         assert client.get("/ready").status_code == 503
         assert client.get("/health").status_code == 200
 

@@ -1,4 +1,4 @@
-"""What operators watch: logs as lines of JSON, figures for Prometheus."""
+"""What operators see: logs as lines of JSON, figures for Prometheus."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from attcr.addresses import hide_secrets
-from attcr.serve.jobs import Jobs, JobState
+from attcr.serve.queue import JobQueue
+from attcr.serve.store import JobState
+from attcr.serve.supervisor import Supervisor
 
 _PLAIN = frozenset(vars(logging.makeLogRecord({})))
 _BUCKETS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
@@ -52,7 +54,7 @@ def log_as_json(level: int = logging.INFO) -> None:
 
 
 class _JobCounts(Collector):
-    def __init__(self, jobs: Jobs) -> None:
+    def __init__(self, jobs: JobQueue) -> None:
         self._jobs = jobs
 
     def collect(self) -> list[GaugeMetricFamily]:
@@ -66,9 +68,9 @@ class _JobCounts(Collector):
 class Metrics:
     """The figures of one server."""
 
-    def __init__(self, jobs: Jobs) -> None:
+    def __init__(self, supervisor: Supervisor) -> None:
         self._registry = registry = CollectorRegistry()
-        registry.register(_JobCounts(jobs))
+        registry.register(_JobCounts(supervisor.queue))
         ProcessCollector(registry=registry)
         labels = ["method", "route", "status"]
         self._requests = Counter("attcr_requests", "Requests", labels, registry=registry)
@@ -81,7 +83,7 @@ class Metrics:
         )
         self._uploaded = Counter("attcr_uploaded_bytes", "Bytes of files that were sent", registry=registry)
         ready = Gauge("attcr_ready", "Whether a process is there to compute", registry=registry)
-        ready.set_function(lambda: float(jobs.crew.ready))
+        ready.set_function(lambda: float(supervisor.ready))
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request; the route is its pattern, so that nobody can make up names."""

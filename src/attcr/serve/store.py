@@ -1,0 +1,189 @@
+"""The files of jobs on the disk: what was asked for, how it ended, and what it made.
+
+requests/ID.json   what was asked for, by whom: a job is accepted once this is on the disk
+inputs/ID/         its files
+progress/ID.json   how far the process is that computes it
+tries/ID           how often it was begun
+items/ID.json      the fleet's item: the job is successful
+ended/ID.json      how and when it ended; alone, that it failed or was dismissed
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from attcr.errors import FleetError
+from attcr.files import write_whole
+from attcr.fleet.worker import item_key
+from attcr.serve.inputs import Asked
+
+_log = logging.getLogger("attcr.serve")
+REQUESTS, INPUTS, PROGRESS, ENDED, TRIES, WEIGHTS = "requests", "inputs", "progress", "ended", "tries", "weights"
+"""Folders of the store, beside the fleet's own."""
+Status = Literal["accepted", "running", "successful", "failed", "dismissed"]
+OVER = ("successful", "failed", "dismissed")
+
+
+@dataclass
+class JobState:
+    """One job, as it is known without looking at its files."""
+
+    id: str
+    owner: str
+    created: float
+    title: str = ""
+    status: Status = "accepted"
+    message: str = ""
+    started: float | None = None
+    finished: float | None = None
+    error: str = ""
+    """Class of the error of a failed one."""
+    weights: str = ""
+    notes: list[str] = field(default_factory=list)
+    stage: str = "fetch"
+    updated: float = 0.0
+    deaths: int = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self.status in OVER
+
+
+_KEPT = ("status", "message", "started", "finished", "error", "weights", "notes")  # of its end
+assert set(_KEPT) <= {one.name for one in fields(JobState)}
+
+
+class JobStore:
+    """The jobs in a folder; one server at a time holds it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for name in (REQUESTS, INPUTS, ENDED, TRIES, PROGRESS, "items", "uploads"):
+            (root / name).mkdir(exist_ok=True)
+        self._held = _hold(root / "serve.lock")
+
+    def close(self) -> None:
+        """Let another server have it."""
+        self._held.close()
+
+    def write_request(self, job: JobState, asked: Asked) -> None:
+        """Write down what a job is asked to do; when this returns, it is on the disk."""
+        told = {"id": job.id, "owner": job.owner, "created": job.created, "title": job.title, "asked": asked.to_json()}
+        write_whole(self.root / REQUESTS / f"{job.id}.json", json.dumps(told))
+
+    def asked(self, job: JobState) -> Asked:
+        """Give what a job's request was."""
+        return Asked.from_json(json.loads((self.root / REQUESTS / f"{job.id}.json").read_bytes())["asked"])
+
+    def read_all(self) -> Iterator[JobState]:
+        """Read the jobs that are on the disk."""
+        for path in (self.root / REQUESTS).glob("*.json"):
+            try:
+                told = json.loads(path.read_bytes())
+                job = JobState(told["id"], told["owner"], told["created"], told["title"], updated=told["created"])
+            except (OSError, ValueError, KeyError, TypeError):
+                continue  # not ours
+            try:
+                for name, value in json.loads((self.root / ENDED / path.name).read_bytes()).items():
+                    setattr(job, name, value)
+                job.updated = job.finished or job.created
+            except (OSError, ValueError):
+                item = self.root / item_key(job.id)
+                if item.exists():  # published, and the server died before it heard
+                    job.finished = job.updated = item.stat().st_mtime
+                    job.started, job.status, job.message = job.finished, "successful", "The scene is restored."
+            yield job
+
+    def folder(self, name: str) -> Path:
+        """Give the folder of a job's input files."""
+        return self.root / INPUTS / name
+
+    def progress(self, name: str) -> dict[str, Any]:
+        """Give how far a running job is, as its process told last."""
+        return read_object(self.root / PROGRESS / f"{name}.json")
+
+    def tries(self, name: str) -> int:
+        """Give how often a job was begun."""
+        try:
+            return int((self.root / TRIES / name).read_text())
+        except (OSError, ValueError):
+            return 0
+
+    def count_try(self, name: str) -> int:
+        """Write down that a job is begun once more; give how often it was."""
+        tries = self.tries(name) + 1
+        (self.root / TRIES / name).write_text(str(tries))
+        return tries
+
+    def write_end(self, job: JobState) -> None:
+        """Write down how a job ended."""
+        try:
+            write_whole(self.root / ENDED / f"{job.id}.json", json.dumps({name: getattr(job, name) for name in _KEPT}))
+        except OSError:  # a full disk: the item tells of a success, and anything else is tried again
+            _log.exception("the end of a job cannot be written", extra={"job": job.id})
+        for folder, suffix in ((PROGRESS, ".json"), (TRIES, "")):
+            (self.root / folder / f"{job.id}{suffix}").unlink(missing_ok=True)
+
+    def results(self, job: JobState) -> dict[str, Path]:
+        """Give the files of a successful job by output."""
+        item_path = self.root / item_key(job.id)
+        item = json.loads(item_path.read_bytes())
+        files = {name: (item_path.parent / asset["href"]).resolve() for name, asset in item["assets"].items()}
+        return {**files, "item": item_path}
+
+    def remove_files(self, name: str) -> None:
+        """Remove what a job was given and what it made."""
+        (self.root / item_key(name)).unlink(missing_ok=True)
+        for path in (self.root / "scenes" / name, self.folder(name)):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def remove(self, name: str) -> None:
+        """Remove all of a job."""
+        (self.root / REQUESTS / f"{name}.json").unlink(missing_ok=True)
+        self.remove_files(name)
+        (self.root / ENDED / f"{name}.json").unlink(missing_ok=True)
+
+    def public(self, text: str) -> str:
+        """Give a text without the places of files in the store: their names alone."""
+        for folder in (INPUTS, "uploads", ".scratch"):
+            start = f"{self.root / folder}/"
+            while start in text:
+                before, _, after = text.partition(start)
+                path, space, rest = after.partition(" ")
+                text = before + path.rpartition("/")[2] + space + rest
+        return text.replace(str(self.root), "")
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON object; an empty one where there is none."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _hold(path: Path) -> IO[bytes]:
+    """Hold a store for this process; the system lets it go when the process ends, however it ends."""
+    file = path.open("ab")
+    until = time.monotonic() + 5  # a server that was told to stop may be a moment from its end
+    while True:
+        with suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(file.fileno(), 0)
+            return file
+        if time.monotonic() > until:
+            file.close()
+            raise FleetError(f"{path.parent} is served by another process: stop it, or give another store.")
+        time.sleep(0.1)

@@ -1,0 +1,249 @@
+"""From a request to its end: files fetched, a process found, deaths and deadlines seen to, and old jobs removed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
+from typing import Any
+
+from attcr.addresses import error_text
+from attcr.fleet.ledger import Ledger, Outcome
+from attcr.fleet.store import Store
+from attcr.serve.inputs import Asked, prepare
+from attcr.serve.limits import Hosts
+from attcr.serve.pool import Answer, Pool, TookTooLong, WorkerDied
+from attcr.serve.problems import Problem
+from attcr.serve.queue import JobQueue
+from attcr.serve.settings import ServeSettings
+from attcr.serve.store import INPUTS, JobState, JobStore, Status
+from attcr.serve.uploads import Uploads
+from attcr.serve.worker import WorkerSettings
+
+WORKER = (sys.executable, "-m", "attcr.serve.compute")
+"""What computes."""
+IN_FLIGHT = 2
+"""Jobs that a worker on Ray has at once: one that runs and one that waits for it."""
+SLACK = 60.0
+"""Seconds beyond a job's own limit after which its process is killed: a library may hear no signal."""
+FETCHERS = 4
+"""Jobs whose files are fetched at once."""
+MOST_DEATHS = 3
+"""Computing processes that may die at a job."""
+MOST_TRIES = 20
+"""Times that a job is begun, the restarts of the server included: what ends a whole machine is poison too."""
+
+
+def _pool(settings: ServeSettings) -> Pool:
+    """Give the processes that compute: one each, or on Ray one for all actors."""
+    on_ray = settings.engine == "ray"
+    told = WorkerSettings(
+        store=str(settings.root),
+        engine=settings.engine,
+        workers=settings.workers,
+        threads=settings.threads or (1 if on_ray else 0),
+        device=settings.device,
+        address=settings.address,
+        pixels=settings.limits.pixels,
+        bands=settings.limits.bands,
+        seconds=settings.limits.seconds,
+    )
+    count, capacity = (1, settings.workers * IN_FLIGHT) if on_ray else (settings.workers, 1)
+    command = [*WORKER, json.dumps(asdict(told))]
+    return Pool(command, least=count, most=count, capacity=capacity, seconds=settings.limits.seconds + SLACK)
+
+
+class Supervisor:
+    """Sees every job of a store to its end."""
+
+    def __init__(self, settings: ServeSettings) -> None:
+        self.settings, self.hosts = settings, Hosts(settings.allow_hosts)
+        store = Store(settings.store)
+        self.store = JobStore(settings.root)
+        self.queue = JobQueue()
+        self.uploads = Uploads(settings.root, settings.limits)
+        self.stopping = threading.Event()
+        self.on_end: Callable[[JobState], None] = lambda _: None
+        self._fetching = ThreadPoolExecutor(FETCHERS, "fetch")
+        self._scratch = store.open_scratch()
+        self._ledger = Ledger(store, self._scratch, "serve")
+        self._pool = _pool(settings)
+        self._pool.on_room = self._hand_out
+
+    @property
+    def ready(self) -> bool:
+        """Whether a process is there to compute."""
+        return self._pool.ready
+
+    def start(self) -> None:
+        """Take up what an earlier server left, and begin to work."""
+        for job in sorted(self.store.read_all(), key=lambda one: one.created):
+            self.queue.add(job)
+        for folder in (self.store.root / INPUTS).iterdir():
+            if not self.queue.keeps_files_of(folder.name):
+                shutil.rmtree(folder, ignore_errors=True)
+        self._pool.start()
+        # what a server may have died at comes after the others
+        for job in sorted(self.queue.unfinished(), key=lambda one: (self.store.tries(one.id), one.created)):
+            self._fetching.submit(self._make_ready, job)
+        threading.Thread(target=self._tend, name="tend", daemon=True).start()
+
+    def stop(self) -> None:
+        """End the computing processes; the next server starts their jobs again."""
+        self.stopping.set()
+        self._fetching.shutdown(wait=False, cancel_futures=True)
+        self._pool.stop()
+        with self.queue.lock:
+            self._ledger.flush()
+            self._scratch.close()
+            self.store.close()
+
+    def accept(self, owner: str, asked: Asked) -> JobState:
+        """Take a job; when this returns, it is on the disk."""
+        now = time.time()
+        job = JobState(uuid.uuid4().hex, owner, now, title=self._title(owner, asked), updated=now)
+        if self.stopping.is_set():
+            raise Problem(503, "The server is about to stop: ask again.", headers={"Retry-After": "10"})
+        self.queue.add(job, self.settings.limits.jobs)  # it counts while it is being written
+        try:
+            folder = self.store.folder(job.id)
+            folder.mkdir(mode=0o700)
+            for number, ref in enumerate(asked.refs):
+                if ref.upload:
+                    self.uploads.link(owner, ref.upload, folder / str(number))
+            self.store.write_request(job, asked)
+        except BaseException as error:
+            self.queue.remove(job.id)
+            self.store.remove(job.id)
+            if isinstance(error, OSError):
+                raise Problem(507, f"The job cannot be kept: {error.strerror}.") from error
+            raise
+        self._fetching.submit(self._make_ready, job)
+        return job
+
+    def dismiss(self, owner: str, name: str) -> JobState:
+        """End a job, if it has not ended, and remove its files; that it was dismissed stays known for a while."""
+        job = self.queue.get(owner, name)
+        with self.queue.lock:
+            if job.status != "dismissed":
+                self._end(job, "dismissed", "It was dismissed.")
+                self._pool.cancel(name)
+        self.store.remove_files(name)
+        return job
+
+    def forget(self, before: float) -> None:
+        """Remove jobs that ended, and uploads that came, before a time."""
+        for job in self.queue.remove_older(before):
+            self.store.remove(job.id)
+        self.uploads.forget(before)
+
+    def _title(self, owner: str, asked: Asked) -> str:
+        first = asked.refs[0]
+        if first.upload:
+            return self.uploads.get(owner, first.upload).name
+        return first.shown().rstrip("/").rpartition("/")[2][:200]
+
+    def _make_ready(self, job: JobState) -> None:
+        """Fetch a job's files, then let it wait for its turn; or fail it with the reason."""
+        if job.over or self.stopping.is_set():
+            return
+        try:
+            prepare(self.store.asked(job), self.store.folder(job.id), self.hosts, self.settings.limits)
+        except Exception as error:  # whatever a request names, it stops no other
+            if not self.stopping.is_set():
+                kind, message = error_text(error)
+                self._end(job, "failed", self.store.public(message), kind)
+            return
+        self._wait(job)
+
+    def _wait(self, job: JobState) -> None:
+        with self.queue.lock:
+            if job.over:
+                return
+            job.status, job.stage, job.updated = "accepted", "queue", time.time()
+            self.queue.wait(job)
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        """Give every process that has room a job."""
+        with self.queue.lock:
+            while not self.stopping.is_set() and self._pool.room and (job := self.queue.next()):
+                tries = self.store.count_try(job.id)
+                if tries > MOST_TRIES:
+                    self._end(job, "failed", f"The server ended {tries - 1} times while at it.", "WorkerDied")
+                    continue
+                future = self._pool.submit(job.id, {}, begun=lambda job=job: self._begun(job))  # type: ignore[misc]
+                future.add_done_callback(lambda done, job=job: self._computed(job, done))  # type: ignore[misc]
+
+    def _begun(self, job: JobState) -> None:
+        with self.queue.lock:
+            if not job.over:
+                job.status, job.stage, job.started = "running", "mask", job.started or time.time()
+                job.updated = time.time()
+
+    def _computed(self, job: JobState, done: Future[Answer]) -> None:
+        """Hear what became of a job that a process had."""
+        if self.stopping.is_set():
+            return
+        error = done.exception()
+        with self.queue.lock:
+            if isinstance(error, WorkerDied):
+                self._lost(job, error)
+                return
+            told = done.result().told
+            self._answered(job, Outcome(**told["outcome"]), told["told"])
+
+    def _answered(self, job: JobState, outcome: Outcome, told: dict[str, Any]) -> None:
+        job.weights, job.notes = str(told.get("weights", "")), list(told.get("notes", []))
+        if job.over:  # dismissed meanwhile
+            self.store.remove_files(job.id)
+            return
+        self._ledger.add(outcome)
+        if outcome.status == "quarantined":
+            self._end(job, "failed", self.store.public(outcome.message), outcome.error)
+        else:
+            self._end(job, "successful", "The scene is restored.")
+
+    def _lost(self, job: JobState, error: WorkerDied) -> None:
+        """Try a job again a few times whose process died; but not one that took too long."""
+        if job.over:
+            self.store.remove_files(job.id)
+            return
+        late = isinstance(error, TookTooLong)
+        reason = (
+            f"It took more than the {self.settings.limits.seconds:g} s that a job may take." if late else str(error)
+        )
+        job.deaths += 1
+        self._ledger.add(Outcome(job.id, "0" * 64, "lost", attempts=job.deaths, error="WorkerDied", message=reason))
+        if late or job.deaths >= MOST_DEATHS:
+            kind = "TimeoutError" if late else "WorkerDied"
+            self._end(job, "failed", f"{reason} It was tried {job.deaths} times.", kind)
+        else:
+            self._wait(job)
+
+    def _end(self, job: JobState, status: Status, message: str, error: str = "") -> None:
+        """Write down that a job has ended; a second end changes nothing but that it was dismissed."""
+        with self.queue.lock:
+            if job.over and status != "dismissed":
+                return
+            job.status, job.message, job.error, job.finished = status, message, error, time.time()
+            job.updated = job.finished
+            self.store.write_end(job)
+            self.on_end(job)
+
+    def _tend(self) -> None:
+        """Now and then write the log, and remove what is old."""
+        turn = 0
+        while not self.stopping.wait(5):
+            turn += 1
+            with self.queue.lock:
+                if not self.stopping.is_set():
+                    self._ledger.flush()
+            if turn % 120 == 0:
+                self.forget(time.time() - self.settings.limits.keep_days * 86400)
