@@ -48,6 +48,7 @@ ELSEWHERE = [
     "http://evil.org/?allowed.example/x.tif",
     "http://evilallowed.example/x.tif",
     "http://below.example/x.tif",
+    "http://.below.example/x.tif",
     "http://allowed.example:22/x.tif",
     "http://allowed.example\\@evil.org/x.tif",
     "http://allowed.example/x.tif\r\nHost: evil.org",

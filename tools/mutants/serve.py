@@ -28,7 +28,7 @@ MUTANTS = [
         ("anything-is-a-raster", "    if sniff(head) is None:", "    if head is None:"),
     ),
     *of(
-        "serve/jobs.py",
+        "serve/queue.py",
         (f"{HOSTILE}::test_another_users_job_and_upload_are_not_there",),
         ("jobs-of-others", "if job is None or job.owner != owner:", "if job is None:"),
         (
@@ -38,9 +38,9 @@ MUTANTS = [
         ),
     ),
     *of(
-        "serve/jobs.py",
+        "serve/queue.py",
         (f"{HOSTILE}::test_one_user_cannot_take_the_queue",),
-        ("one-job-more", "if mine >= limit:", "if mine > limit:"),
+        ("one-job-more", "mine >= most:", "mine > most:"),
     ),
     *of(
         "serve/uploads.py",
@@ -89,5 +89,50 @@ MUTANTS = [
         ("radar-by-name", '(name == "sar" or value not in MASKS)', "(value not in MASKS)"),
         ("endless-numbers", "and not math.isfinite(value)", "and math.isnan(value)"),
         ("any-length", "len(str(value)) > 2000", "len(str(value)) > 2_000_000"),
+    ),
+    *of(
+        "serve/limits.py",
+        (f"{HOSTILE}::test_an_address_elsewhere_is_refused_before_anything_is_asked",),
+        ("below-is-the-name-itself", "host.endswith(name[1:]) and host != name[1:]", "host.endswith(name[1:])"),
+    ),
+    *of(
+        "serve/queue.py",
+        ("tests/serve/test_queue.py",),
+        (
+            "one-user-after-the-other",
+            "owner, jobs = self._waiting.popitem(last=False)",
+            "owner, jobs = self._waiting.popitem()",
+        ),
+        (
+            "the-same-user-again",
+            "self._waiting[owner] = jobs  # behind the other users",
+            "self._waiting[owner] = jobs; self._waiting.move_to_end(owner, last=False)",
+        ),
+        ("turns-of-ended-jobs", "if not job.over and job.id in self._jobs:", "if job.id in self._jobs:"),
+        (
+            "unfinished-ones-are-old",
+            "if job.over and (job.finished or 0) < before]",
+            "if (job.finished or 0) < before]",
+        ),
+    ),
+    *of(
+        "serve/supervisor.py",
+        ("tests/serve/test_supervisor.py",),
+        ("one-death-more", "job.deaths >= MOST_DEATHS", "job.deaths > MOST_DEATHS"),
+        ("late-ones-are-tried-again", "if late or job.deaths", "if job.deaths"),
+        ("late-is-dead", 'kind = "TimeoutError" if late else "WorkerDied"', 'kind = "WorkerDied"'),
+        ("one-try-more", "if tries > MOST_TRIES:", "if tries > MOST_TRIES + 1:"),
+        ("begun-ones-first", "(self.store.tries(one.id), one.created)", "(-self.store.tries(one.id), one.created)"),
+    ),
+    *of(
+        "serve/pool.py",
+        ("tests/serve/test_pool.py",),
+        ("late-ones-live", "time.monotonic() - since > self._seconds", "since > self._seconds"),
+        ("cancel-kills-neighbours", "if name in process.tasks and self._capacity == 1:", "if name in process.tasks:"),
+        ("cancel-kills-anyone", "if name in process.tasks and self._capacity == 1:", "if self._capacity == 1:"),
+        ("all-processes-at-once", "if len(self._processes) < self._most:", "if len(self._processes) < self._least:"),
+        ("no-successor", "if not self._stopping.is_set() and len(self._processes) < self._least:", "if False:"),
+        ("bytes-forgotten", "set_result(Answer(told, content))", "set_result(Answer(told, b''))"),
+        ("outlives-the-server", "        os._exit(0)", "        pass"),
     ),
 ]
