@@ -13,7 +13,7 @@ import numpy as np
 from attcr.bands.sensors import S2_COMMON, S2_L1C_BANDS
 from attcr.data import find_set
 from attcr.data.dates import (
-    CLASSES,
+    CLASS_NUMBERS,
     CLASSES_MASK,
     NOT_SCORED,
     ONE_REFLECTANCE,
@@ -58,7 +58,9 @@ class Restoration(NamedTuple):
 
     def fitted(self) -> Array:
         """Give what came out on a line, for each band, to the clear date, fitted to the pixels clear on both."""
-        return fit_to(self.out.astype(np.float64), self.clear.astype(np.float64), self.classes == CLASSES["clear"])
+        return fit_to(
+            self.out.astype(np.float64), self.clear.astype(np.float64), self.classes == CLASS_NUMBERS["clear"]
+        )
 
 
 def open_set(root: Path, name: str) -> DatedPairs:
@@ -142,7 +144,7 @@ def cloudsen12(restore: Restorer, root: Path) -> Figures:
         after.append(scores[1])
         out, cloudy, classes = pair.out, pair.cloudy, pair.classes
         moved.append(RAW.score(out, cloudy, classes, pair.bands))
-        through = pair.scored & (pair.classes != CLASSES["thick"])
+        through = pair.scored & (pair.classes != CLASS_NUMBERS["thick"])
         certainty.add(np.abs(pair.fitted() - pair.clear)[:, through], pair.scale[:, through])
     figures: Figures = {
         f"CloudSEN12 {name}": {
@@ -152,7 +154,7 @@ def cloudsen12(restore: Restorer, root: Path) -> Figures:
             "NDVI restored": pool(after, name, "ndvi"),
             "changed by": pool(moved, name, "mae"),
         }
-        for name in CLASSES
+        for name in CLASS_NUMBERS
     }
     changes = list(changed.values())
     figures["CloudSEN12 clear dates changed by"] = {"mean": float(np.mean(changes)), "worst": max(changes)}

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from attcr.data import DataSet
 from attcr.data.dates import CLASS_NUMBERS, NOT_SCORED
 from attcr.errors import ShapeError
-from attcr.evaluate.protocols import Array, Metric, Protocol, spectral_angles
+from attcr.evaluate.protocols import Array, Bands, Mask, Metric, Protocol, spectral_angles
 from attcr.evaluate.rows import COPIED, RESAMPLES, Row, as_csv, as_markdown, number
 
 ClassScores = dict[str, dict[str, float]]
@@ -54,9 +54,7 @@ class ClassProtocol(Protocol):
     scored = "pairs of two dates with a mask of classes"
     row_key = "classes"
 
-    def score(
-        self, predicted: ArrayLike, reference: ArrayLike, classes: ArrayLike | None = None, bands: Sequence[str] = ()
-    ) -> ClassScores:
+    def score(self, predicted: ArrayLike, reference: ArrayLike, classes: Mask = None, bands: Bands = ()) -> ClassScores:
         """Give pixels and metrics by class, of those that are there; nothing for a pair that cannot be fitted.
 
         Images are (C, H, W) reflectance of these bands, classes (H, W) as in `attcr.data.dates`. A metric is NaN where

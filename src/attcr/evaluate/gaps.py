@@ -19,7 +19,7 @@ from attcr.bands.sensors import SENTINEL2_L1C
 from attcr.data import DataSet
 from attcr.data.dates import ClearDates
 from attcr.errors import DataError
-from attcr.evaluate.protocols import Metric, Protocol
+from attcr.evaluate.protocols import Bands, Mask, Metric, Protocol, Scores
 from attcr.extras import needed
 from attcr.references.check import Evidence
 from attcr.references.correct import SHARES, Corrector, Pair, open_corrector, with_network
@@ -82,9 +82,7 @@ class GapFill(Protocol):
     scored = "clear dates of one place"
     row_key = "errors"
 
-    def score(
-        self, predicted: ArrayLike, reference: ArrayLike, classes: ArrayLike | None = None, bands: Sequence[str] = ()
-    ) -> dict[str, float]:
+    def score(self, predicted: ArrayLike, reference: ArrayLike, classes: Mask = None, bands: Bands = ()) -> Scores:
         """Give the mean absolute error of reflectance (C, N), and of the vegetation index where its bands are there."""
         image, truth = np.asarray(predicted), np.asarray(reference)
         scores = {"mae": float(np.abs(image - truth).mean())}
@@ -258,8 +256,8 @@ def score_window(
     scores = {name: GAP_FILL.score(one, target[:, inside], bands=bands) for name, one in filled.items()}
     errors = {name: each["mae"] for name, each in scores.items()}
     ndvi = {name: each["ndvi"] for name, each in scores.items() if "ndvi" in each}
-    told = (tuned.checked.method, tuned.error, tuned.corrected.share if tuned.corrected else 0.0)
-    return Window("", "", None, float(inside.mean()), errors, ndvi, *told)
+    share = tuned.corrected.share if tuned.corrected else 0.0
+    return Window("", "", None, float(inside.mean()), errors, ndvi, tuned.checked.method, tuned.error, share)
 
 
 def _corrected(tuned: Tuned, evidence: Evidence, pair: Pair, network: Corrector) -> tuple[Tuned, Float32]:

@@ -23,7 +23,10 @@ with needed():
     from scipy.ndimage import correlate1d
     from skimage.metrics import structural_similarity
 
+Json = dict[str, Any]
 Scores = dict[str, float]
+Mask = ArrayLike | None
+Bands = Sequence[str]
 Array = NDArray[np.floating[Any]]
 
 SMALLEST = 16
@@ -73,13 +76,11 @@ class Protocol(ABC):
     """Where its scores stand in a row."""
 
     @abstractmethod
-    def score(
-        self, predicted: ArrayLike, reference: ArrayLike, classes: ArrayLike | None = None, bands: Sequence[str] = ()
-    ) -> dict[str, Any]:
+    def score(self, predicted: ArrayLike, reference: ArrayLike, classes: Mask = None, bands: Bands = ()) -> Json:
         """Give the metrics of what a method made of one image, against its reference (C, H, W)."""
 
     @abstractmethod
-    def summarise(self, rows: Sequence[Any], data: DataSet, part: str) -> dict[str, Any]:
+    def summarise(self, rows: Sequence[Any], data: DataSet, part: str) -> Json:
         """Give what a report says of a part of a data set, of the rows of its images."""
 
     @abstractmethod
@@ -113,9 +114,7 @@ class ImageProtocol(Protocol):
     scored = PAIRS
     row_key = "scores"
 
-    def score(
-        self, predicted: ArrayLike, reference: ArrayLike, classes: ArrayLike | None = None, bands: Sequence[str] = ()
-    ) -> Scores:
+    def score(self, predicted: ArrayLike, reference: ArrayLike, classes: Mask = None, bands: Bands = ()) -> Scores:
         """Give the metrics of one image; SAM is NaN when a pixel is black, and `average` leaves it out.
 
         Both are floating (C, H, W) where 1 is the peak, tensors or arrays; the prediction as the network gave it, not
@@ -146,7 +145,7 @@ class ImageProtocol(Protocol):
         """Give a metric of a method, of each row."""
         return [row["scores"][method][self.name][key] for row in rows]
 
-    def summarise(self, rows: Sequence[Row], data: DataSet, part: str) -> dict[str, Any]:
+    def summarise(self, rows: Sequence[Row], data: DataSet, part: str) -> Json:
         """Give means with their intervals, means by kind of image, and what a reader must know."""
         methods = list(rows[0]["scores"])
         gains = zip(rows, self.of(rows, methods[0], "psnr"), self.of(rows, COPIED, "psnr"), strict=True)

@@ -253,8 +253,8 @@ def evaluate_entrants(
     names = protocols or [benchmark.data.protocol]
     find_protocols(names, benchmark.data)
     if isinstance(benchmark.samples, ClearDates):
-        told = {"weights": entrants.network(), "dtype": entrants.dtype}
-        return evaluate_gaps(benchmark.samples, benchmark.data, Path(out), progress=progress, **told)
+        dates, network = benchmark.samples, entrants.network()
+        return evaluate_gaps(dates, benchmark.data, Path(out), weights=network, dtype=entrants.dtype, progress=progress)
     return evaluate(benchmark, entrants.methods(benchmark), names, out, progress=progress)
 
 

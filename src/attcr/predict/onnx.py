@@ -92,7 +92,7 @@ def network_from_onnx(path: Path) -> OnnxNetwork:
         built = build(header, tensors, weights_sha256, str(path))
     except WRONG as error:
         raise WeightsError(f"{path}: its tensors are not those of its network ({error}). {_AGAIN}") from error
-    if not _same(built, model):
+    if _bare(built) != _bare(model):
         raise WeightsError(f"{path}: its graph is not the one that this version of attcr writes. {_AGAIN}")
     return OnnxNetwork(built.SerializeToString(), header, hashlib.sha256(content).hexdigest())
 
@@ -137,12 +137,8 @@ def read_metadata(metadata: Mapping[str, str], path: Path) -> tuple[WeightsHeade
     return header_of(metadata, path), metadata.get("weights_sha256", "")
 
 
-def _same(built: onnx.ModelProto, came: onnx.ModelProto) -> bool:
-    """Say whether two models compute the same; what they say of themselves was read before."""
-    return bool(_bare(built) == _bare(came))
-
-
 def _bare(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Give what a model computes, without what it says of itself."""
     bare = onnx.ModelProto()
     bare.CopyFrom(model)
     bare.ClearField("producer_version")
