@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -58,6 +59,14 @@ def test_a_mutant_that_runs_on_for_ever_is_killed_by_the_clock(mutate: ModuleTyp
     outcome = mutate.try_mutant(mutant, tree, 3, tree)
     assert (outcome.status, outcome.by) == ("killed", "out of time after 3 s")
     assert "n -= 1" in (tree / "src" / "attcr" / "sums.py").read_text()
+
+
+def test_after_its_minutes_no_further_mutant_is_tried(
+    mutate: ModuleType, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant = mutate.Mutant("minus", "sums.py", "a + b", "a - b", ("tests/test_sums.py",))
+    monkeypatch.setattr(mutate, "try_mutant", lambda *_: time.sleep(2.5) or mutate.Outcome(mutant, "killed", "", 2.5))
+    assert len(list(mutate.run([mutant] * 3, root=tree, baseline=False, most=2))) == 1
 
 
 def test_no_kill_counts_where_the_tests_fail_already(mutate: ModuleType, tree: Path) -> None:

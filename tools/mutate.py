@@ -14,6 +14,7 @@ at least LEAST percent were killed and none was broken.
 
 import argparse
 import json
+import math
 import os
 import re
 import runpy
@@ -185,12 +186,20 @@ def seconds_without(mutants: Sequence[Mutant], copy: Path, shared: Path) -> floa
 
 
 def run(
-    mutants: Sequence[Mutant], *, root: Path = ROOT, jobs: int = 1, limit: float = 300, baseline: bool = True
+    mutants: Sequence[Mutant],
+    *,
+    root: Path = ROOT,
+    jobs: int = 1,
+    limit: float = 300,
+    baseline: bool = True,
+    most: float = math.inf,
 ) -> Iterator[Outcome]:
     """Give what became of each mutant, in their order; `limit` grows to twice what all tests take on a slow machine.
 
-    Without `baseline` the tests are known to pass and are not run without a mutant.
+    Without `baseline` the tests are known to pass and are not run without a mutant. After `most` seconds no further
+    mutant is tried.
     """
+    end = time.monotonic() + most
     shared = root.parent / "shared"
     with copies(root, jobs) as free, ThreadPoolExecutor(jobs) as pool:
         if baseline:
@@ -198,14 +207,16 @@ def run(
             limit = max(limit, 2 * jobs * seconds_without(mutants, copy, shared))
             free.put(copy)
 
-        def one(mutant: Mutant) -> Outcome:
+        def one(mutant: Mutant) -> Outcome | None:
+            if time.monotonic() > end:
+                return None
             copy = free.get()
             try:
                 return try_mutant(mutant, copy, limit, shared)
             finally:
                 free.put(copy)
 
-        yield from pool.map(one, mutants)
+        yield from filter(None, pool.map(one, mutants))
 
 
 def choose(mutants: Sequence[Mutant], only: Sequence[str]) -> list[Mutant]:
@@ -255,6 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-baseline", action="store_true", help="do not run the tests without a mutant first")
     parser.add_argument("--jobs", type=int, default=1, help="mutants tried at a time")
     parser.add_argument("--limit", type=float, default=300, help="seconds for the tests of one mutant, at least")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="start no further mutant after so many")
     parser.add_argument("--list", action="store_true", help="print the mutants and end")
     parser.add_argument("--check", action="store_true", help="see that each fits the sources and end")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the results there too")
@@ -278,10 +290,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{len(chosen)} mutants fit the sources")
         return 0
     outcomes = []
-    for outcome in run(chosen, jobs=given.jobs, limit=given.limit, baseline=not given.no_baseline):
+    how = {"jobs": given.jobs, "limit": given.limit, "baseline": not given.no_baseline, "most": given.minutes * 60}
+    for outcome in run(chosen, **how):
         outcomes.append(outcome)
         print(f"{outcome.status:8} {outcome.seconds:6.1f} s  {outcome.mutant.id}  {outcome.by}", flush=True)
     print(summary(outcomes))
+    if len(outcomes) < len(chosen):
+        print(f"{len(chosen) - len(outcomes)} were not tried within {given.minutes:g} minutes")
     if given.json:
         given.json.write_text(json.dumps([asdict(outcome) for outcome in outcomes], indent=1) + "\n")
     return 0 if percent(outcomes) >= LEAST and all(outcome.status != "broken" for outcome in outcomes) else 1
