@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import rasterio
@@ -11,6 +12,9 @@ from PIL import Image
 from attcr.bands.sensors import S2_L1C_BANDS
 from attcr.data import dates
 from attcr.data.sen12mscr import KINDS, patch_path
+
+if TYPE_CHECKING:
+    from attcr.train.other_dates import Gap
 
 SAMPLES = {"s1": (2, "float32"), "s2_cloudy": (13, "uint16"), "s2": (13, "uint16")}
 
@@ -75,3 +79,41 @@ def link_pairs(root: Path, folders: tuple[str, str], names: Iterable[str]) -> No
     for at, name in enumerate(names):
         os.link(root / "some_cloudy" / f"{at % 4}.png", root / folders[0] / f"{name}.png")
         os.link(root / "some_clear" / f"{at % 4}.png", root / folders[1] / f"{name}.png")
+
+
+def make_clear_s2(root: Path) -> None:
+    """Write the three files of clear Sentinel-2 images, with few and small ones: 2 of 6 places are held out."""
+    from attcr.data.clear_s2 import LKP_DATES
+
+    root.mkdir(parents=True)
+    generator = np.random.default_rng(0)
+
+    def dn(*shape: int) -> np.ndarray:
+        return generator.integers(500, 4000, shape).astype(np.uint16)
+
+    known = {"cloud": np.zeros(6), "qa": np.zeros(6), "native": np.ones(6), "nodata": np.zeros(6, int)}
+    np.savez(root / "df.npz", a=dn(6, 13, 200, 200), lon=np.arange(6) * 4.0, lat=np.zeros(6), **known)
+    np.savez(root / "eu.npz", a=dn(4, 12, 64, 64), ids=np.array([0, 1, 64, 65]))
+    np.savez(root / "lkp.npz", a=dn(5, 7, 128, 128), dates=np.array(LKP_DATES))
+
+
+def fake_gap(seed: int, size: int = 64) -> "Gap":
+    """Two dates of fields of 16 pixels, in four bands, with a gap in the middle."""
+    from attcr.train.other_dates import Gap
+
+    generator = np.random.default_rng(seed)
+    fields = generator.uniform(0.05, 0.4, (4, size // 16, size // 16)).repeat(16, 1).repeat(16, 2)
+    target, harmonised, reference = (
+        (fields * generator.normal(1, 0.05, fields.shape)).astype(np.float32) for _ in range(3)
+    )
+    gap = np.zeros((size, size), bool)
+    gap[size // 4 : 3 * size // 4, size // 8 : 7 * size // 8] = True
+    return Gap(target, harmonised, reference, ~gap, gap, (1, 3, 8, 11))
+
+
+def make_gaps(root: Path) -> None:
+    """Write pairs of dates with a gap, four to train on and two held out."""
+    for folder, seeds in (("pool", range(4)), ("held", range(4, 6))):
+        (root / folder).mkdir(parents=True)
+        for seed in seeds:
+            fake_gap(seed).save(root / folder / f"fields-{seed}.npz")

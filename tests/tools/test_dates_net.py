@@ -1,14 +1,15 @@
 """The network that corrects harmonised references: what it sees, and what its samples are."""
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
-import torch
 
 from attcr.references import correct as planes
+from attcr.train.other_dates import Gap
 
 pytest.importorskip("scipy")
 ROOT = Path(__file__).parents[2]
@@ -40,7 +41,7 @@ def sample(seed: int = 0):
     gap = np.zeros((64, 64), bool)
     gap[20:44, 10:50] = True
     fitted = module("pool").harmonised(target, reference, ~gap, gap)
-    return module("pool").Sample(target, fitted, reference, ~gap, gap, USED)
+    return Gap(target, fitted, reference, ~gap, gap, USED)
 
 
 def test_another_date_is_of_the_same_place_and_another() -> None:
@@ -84,32 +85,17 @@ def test_brighter_images_look_the_same() -> None:
     assert np.allclose(2 * seen[0].unit, seen[1].unit)
 
 
-def test_an_untrained_network_leaves_the_harmonised_reference(tmp_path: Path) -> None:
+def test_a_pair_of_two_places_is_told_from_one_of_one_place() -> None:
     one = sample()
-    seen = planes.see(one.target, one.harmonised, one.reference, one.clear, one.gap, USED)
-    with torch.inference_mode():
-        out = module("train").Training(tmp_path, lr=1e-3).network.eval()(torch.from_numpy(seen.planes)[None])[0].numpy()
-    assert np.array_equal(seen.corrected(out, one.harmonised, USED), one.harmonised)
-    assert np.allclose(seen.expected(out, USED), np.broadcast_to(seen.unit, one.target.shape))
+    pool = module("pool")
+    assert pool.is_one_place(one)
+    assert not pool.is_one_place(replace(one, harmonised=ground(5)))
 
 
-def test_the_loss_counts_the_gap_and_the_bands_that_are_there() -> None:
-    one = sample()
-    batch = module("train").Batch([one], np.random.default_rng(0), 64)
-    assert int(batch.counted.sum()) == len(USED) * int(one.gap.sum())
-    right = torch.cat([batch.wanted, torch.zeros_like(batch.wanted)], dim=1)
-    mean, before, _ = module("train").losses(right, batch)
-    assert float(mean) == 0
-    assert float(before) > 0
-    elsewhere = right + torch.cat([1 - batch.counted, torch.zeros_like(batch.wanted)], dim=1)
-    assert float(module("train").losses(elsewhere, batch)[0]) == 0
-
-
-def test_a_sample_comes_back_from_its_file(tmp_path: Path) -> None:
-    one = sample()
-    one.save(tmp_path / "one.npz")
-    back = module("pool").Sample.load(tmp_path / "one.npz")
-    assert back.bands == one.bands
-    assert np.array_equal(back.gap, one.gap)
-    assert np.array_equal(back.clear, one.clear)
-    assert np.abs(back.target - one.target).max() < 1e-4
+def test_a_pair_with_little_clear_ground_or_gap_is_not_enough() -> None:
+    one, few = sample(), np.zeros((64, 64), bool)
+    few[:22, :22] = True  # 484 pixels
+    pool = module("pool")
+    assert pool.is_enough(one)
+    assert not pool.is_enough(replace(one, gap=few))
+    assert not pool.is_enough(replace(one, clear=few))

@@ -24,15 +24,23 @@ def numbered(root: Path, **changes: object) -> NumberedPairs:
 
 
 def test_two_processes_together_read_what_one_reads() -> None:
-    one = list(NumberSampler(start=0, steps=3, batch=4, rank=0, world=1))
-    two = [list(NumberSampler(start=0, steps=3, batch=2, rank=rank, world=2)) for rank in (0, 1)]
-    steps = [[*two[0][2 * i : 2 * i + 2], *two[1][2 * i : 2 * i + 2]] for i in range(3)]
-    assert [number for step in steps for number in step] == one == list(range(12))
+    one = list(NumberSampler({0: 4}, None, start=0, steps=3, share=1, rank=0, world=1))
+    two = [list(NumberSampler({0: 2}, None, start=0, steps=3, share=1, rank=rank, world=2)) for rank in (0, 1)]
+    assert [[*a, *b] for a, b in zip(*two, strict=True)] == one == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
 
 
 def test_a_resumed_run_reads_on_where_it_stopped() -> None:
-    whole = list(NumberSampler(start=0, steps=5, batch=3, rank=1, world=2))
-    assert list(NumberSampler(start=2, steps=5, batch=3, rank=1, world=2)) == whole[6:]
+    whole = NumberSampler({0: 3}, None, start=0, steps=5, share=2, rank=1, world=2)
+    rest = NumberSampler({0: 3}, None, start=2, steps=5, share=2, rank=1, world=2)
+    assert list(rest) == list(whole)[4:]
+    assert len(rest) == len(whole) == len(list(whole)) == 10
+
+
+def test_batches_of_several_sizes_take_turns_and_no_number_comes_twice() -> None:
+    sampler = NumberSampler({0: 3, 1: 1}, 2, start=0, steps=4, share=1, rank=1, world=2)
+    assert list(sampler) == [[3, 4, 5], [9], [15, 16, 17], [21]]
+    shared = NumberSampler({0: 2, 1: 1}, None, start=0, steps=2, share=2, rank=0, world=1)
+    assert list(shared) == [[0, 1], [2, 3], [4], [6]]
 
 
 def test_a_pair_depends_on_its_number_and_the_seed_alone(root: Path) -> None:

@@ -14,13 +14,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from attcr.bands.spec import SEN12MSCR, TRUE_COLOUR
-from attcr.data import DATASETS
+import attcr
+from attcr.bands.spec import OTHER_DATES, SEN12MSCR, TRUE_COLOUR
+from attcr.data import DATASETS, clear_s2
 from attcr.data.splits import load_split
 from attcr.errors import ConfigError
 from attcr.train.run import WholeCheckpointIO, train
-from attcr.weights import load_model, read_metadata
-from fakes import fake_patch, link_pairs, make_pairs, make_sen12mscr, write_tif
+from attcr.weights import load_model, read_header, read_metadata
+from fake_scenes import UTM, make, read
+from fakes import fake_patch, link_pairs, make_clear_s2, make_gaps, make_pairs, make_sen12mscr, write_tif
 
 TINY = [
     "--model.config.dim=8",
@@ -161,26 +163,110 @@ def test_weights_of_other_bands_are_refused_before_the_first_step(tmp_path: Path
 
 
 def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="rgb-thin, rice1, rice2, rice2-small, sen12mscr, small-cpu, tcloud"):
+    with pytest.raises(ConfigError, match="rice1, rice2, rice2-small, s2-dates, s2-thin, sen12mscr, small-cpu"):
         train(["--config", "rice3"])
 
 
-def test_a_killed_run_resumes_to_the_same_bits(pairs: Path, tmp_path: Path) -> None:
-    averaging = ["--trainer.callbacks+=EMAWeightAveraging", "--trainer.callbacks.decay=0.9"]
+def make_data(recipe: str, root: Path) -> None:
+    """The data of a recipe that weights were published from, with few and small images."""
+    if recipe == "rice2-small":
+        names = [*load_split("rice2", "train").names, *load_split("rice2", "val").names]
+        link_pairs(root / "rice2", ("cloud", "label"), names)
+    elif recipe == "rgb-thin":
+        names = [f"{tile}_R027_{i}" for tile in ("T12TUR", "T22MCT", "T50JML") for i in range(3)]
+        make_pairs(root, ("unused", "clear_s2_rgb"), names)
+    else:
+        (make_clear_s2 if recipe == "s2-thin" else make_gaps)(root)
+
+
+@pytest.mark.parametrize("recipe", ["rice2-small", "rgb-thin", "s2-thin", "s2-dates"])
+def test_a_killed_run_of_each_published_recipe_resumes_to_the_same_bits(recipe: str, tmp_path: Path) -> None:
+    make_data(recipe, tmp_path / "data")
+    sizes = ["--data.crop={0: 8, 1: 16, 2: 24}", "--data.batch_size={0: 3, 1: 2, 2: 1}", "--data.crop_cycle=4"]
+    settings = ["--config", recipe, *TINY, *sizes, f"--data.root={tmp_path / 'data'}", "--data.cache=false"]
+    settings += ["--data.val_count=2", "--trainer.max_steps=12", "--trainer.val_check_interval=6"]
     saving = ["--trainer.callbacks+=ModelCheckpoint", f"--trainer.callbacks.dirpath={tmp_path / 'saved'}"]
-    saving += ["--trainer.callbacks.every_n_train_steps=5", "--trainer.callbacks.filename={step}"]
-    killing = ["--trainer.callbacks+=killers.KillAt", "--trainer.callbacks.step=8"]
-    whole = start(*run_args(pairs, tmp_path / "whole", 12), *averaging)
-    assert whole.returncode == 0, whole.stderr[-2000:]
-    killed = start(*run_args(pairs, tmp_path / "killed", 12), *averaging, *saving, *killing)
+    saving += ["--trainer.callbacks.every_n_train_steps=7", "--trainer.callbacks.filename={step}"]
+    killing = ["--trainer.callbacks+=killers.KillAt", "--trainer.callbacks.step=9"]
+    whole, broken = ([*settings, f"--trainer.default_root_dir={tmp_path / name}"] for name in ("whole", "broken"))
+    train(whole)
+    killed = start(*broken, *saving, *killing)
     assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
-    assert not (tmp_path / "killed" / "weights.safetensors").exists()
-    checkpoint = tmp_path / "saved" / "step=5.ckpt"
-    resumed = start(*run_args(pairs, tmp_path / "killed", 12), *averaging, f"--ckpt_path={checkpoint}")
+    assert not (tmp_path / "broken" / "weights.safetensors").exists()
+    resumed = start(*broken, f"--ckpt_path={tmp_path / 'saved' / 'step=7.ckpt'}")
     assert resumed.returncode == 0, resumed.stderr[-2000:]
     assert "not resumable" not in resumed.stderr
-    first, second = (load_file(tmp_path / name / "weights.safetensors") for name in ("whole", "killed"))
+    first, second = (load_file(tmp_path / name / "weights.safetensors") for name in ("whole", "broken"))
     assert all(torch.equal(first[name], second[name]) for name in first)
+    started = start(*broken, "--trainer.max_steps=7")
+    assert started.returncode == 0, started.stderr[-2000:]
+    shorter = load_file(tmp_path / "broken" / "weights.safetensors")
+    assert not all(torch.equal(first[name], shorter[name]) for name in first)
+
+
+@pytest.mark.parametrize(("recipe", "planes"), [("s2-thin", 27), ("s2-dates", 55)])
+def test_the_recipes_of_many_bands_learn_and_expect_their_error(recipe: str, planes: int, tmp_path: Path) -> None:
+    make_data(recipe, tmp_path / "data")
+    train(
+        [
+            *("--config", recipe, *TINY, f"--data.root={tmp_path / 'data'}", "--data.crop={0: 16, 1: 24}"),
+            *("--data.batch_size={0: 3, 1: 1}", "--data.crop_cycle=2", "--data.val_count=2"),
+            *("--trainer.max_steps=4", "--trainer.val_check_interval=4"),
+            f"--trainer.default_root_dir={tmp_path / 'run'}",
+        ]
+    )
+    header = read_header(tmp_path / "run" / "weights.safetensors")
+    model = load_model(tmp_path / "run" / "weights.safetensors")
+    assert (model.config.in_channels, model.config.out_channels) == (planes, 26)
+    assert header.spec == (OTHER_DATES if recipe == "s2-dates" else clear_s2.SPEC)
+    told = header.provenance
+    assert told["batch"] == {"0": 3, "1": 1}
+    assert told["loss"]["likelihood"] == (0.1 if recipe == "s2-dates" else 0.03)
+    assert told["data"] == [{"dataset": "other-dates" if recipe == "s2-dates" else "clear-s2", "weight": 1.0}]
+    assert told["protocol"] == ["error-left"]
+    assert 0 < told["validation"]["val_error_left"] < 30
+    assert (tmp_path / "run" / "panels" / "step000004.png").exists()
+
+
+def test_an_untrained_s2_dates_leaves_the_regression_as_it_is(tmp_path: Path) -> None:
+    make_data("s2-dates", tmp_path / "data")
+    still = ["--model.lr=1e-30", "--model.min_lr=0", "--trainer.max_steps=1", "--trainer.val_check_interval=1"]
+    still += ["--data.crop=16", "--data.batch_size=1", "--data.crop_cycle=null"]
+    run = ["--config", "s2-dates", *TINY, *still, f"--data.root={tmp_path / 'data'}"]
+    train([*run, f"--trainer.default_root_dir={tmp_path / 'run'}"])
+    told = read_header(tmp_path / "run" / "weights.safetensors").provenance
+    assert told["validation"]["val_error_left"] == 1.0
+
+
+def test_weights_of_s2_thin_restore_a_scene_of_four_bands(tmp_path: Path) -> None:
+    make_data("s2-thin", tmp_path / "data")
+    sizes = ["--data.crop=16", "--data.batch_size=2", "--data.crop_cycle=null", "--data.val_count=1"]
+    steps = ["--trainer.max_steps=1", "--trainer.val_check_interval=1", f"--trainer.default_root_dir={tmp_path}"]
+    train(["--config", "s2-thin", *TINY, *sizes, *steps, f"--data.root={tmp_path / 'data'}"])
+
+    def name(file: object) -> None:
+        file.descriptions = ("B02", "B03", "B04", "B08")  # type: ignore[attr-defined]
+
+    values = np.random.default_rng(1).integers(300, 3000, (4, 40, 48)).astype(np.uint16)
+    scene = make(tmp_path / "scene.tif", values, name, **UTM)
+    options = attcr.RestoreOptions(sensor="s2-l2a", mask="none")
+    done = attcr.restore_scene(scene, tmp_path / "clear.tif", str(tmp_path / "weights.safetensors"), options=options)
+    restored, spread = read(tmp_path / "clear.tif"), read(done.spread)
+    assert restored.shape == values.shape
+    assert (restored != values).mean() > 0.5
+    assert np.isfinite(spread).all()
+    assert (spread > 0).mean() > 0.5
+
+
+def test_a_loss_that_does_not_fit_the_data_is_refused(tmp_path: Path, pairs: Path) -> None:
+    make_data("s2-thin", tmp_path / "data")
+    with pytest.raises(ConfigError, match=r"--model\.spread is for data of which the error is learned too"):
+        train(["--config", "s2-thin", *TINY, "--model.spread=null", f"--data.root={tmp_path / 'data'}"])
+    with pytest.raises(ConfigError, match=r"--model\.spread is for data of which the error is learned too"):
+        train([*run_args(pairs, tmp_path / "run", 2), "--model.spread={likelihood: 0.1}"])
+    for wrong in (["--data.crop=null", "--data.crop_cycle=null"], ["--data.shrinks=[1,2]"], ["--data.clear_share=0.1"]):
+        with pytest.raises(ConfigError, match="clear-s2 is drawn at the size of crop"):
+            train(["--config", "s2-thin", *TINY, *wrong, f"--data.root={tmp_path / 'data'}"])
 
 
 @pytest.mark.nightly

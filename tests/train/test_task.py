@@ -10,11 +10,12 @@ import lightning.pytorch as pl
 import pytest
 import torch
 
-from attcr.bands.spec import TRUE_COLOUR
+from attcr.bands.spec import OTHER_DATES, TRUE_COLOUR, InputSpec
+from attcr.data import Sample, clear_s2
 from attcr.errors import ConfigError
 from attcr.networks.attcr import ATTCR, ATTCRConfig
 from attcr.train.data import PairData, Source
-from attcr.train.task import NotFiniteError, RestorationTask
+from attcr.train.task import NotFiniteError, RestorationTask, SpreadLoss, error_left
 from attcr.weights import save_model
 from fakes import make_pairs
 
@@ -89,6 +90,84 @@ def test_a_run_can_start_from_weights(tmp_path: Path) -> None:
     assert torch.equal(task.network.embed.weight, model.embed.weight)
     with pytest.raises(ConfigError, match="start_from"):
         RestorationTask(config={"dim": 16}, start_from=str(tmp_path / "w.safetensors"))
+
+
+def planes(spec: InputSpec, there: list[int], size: int = 4) -> torch.Tensor:
+    """Inputs (1, S, H, W) of which these bands are there; of other dates the left half is the gap."""
+    inputs = torch.zeros(1, len(spec.slots), size, size)
+    inputs[:, [spec.positions([f"present:{spec.outputs[band]}"])[0] for band in there]] = 1
+    if spec.corrects_references:
+        inputs[:, spec.positions(["mask:gap"]), :, : size // 2] = 1
+    return inputs
+
+
+def given(inputs: torch.Tensor, clear: float) -> Sample:
+    return {"inputs": inputs, "clear": torch.full((1, 13, 4, 4), clear), "masks": {}, "name": "x"}
+
+
+def test_the_likelihood_is_least_where_the_expected_error_is_the_error() -> None:
+    batch = given(planes(clear_s2.SPEC, list(range(13))), 0.0)
+
+    def at(u: float, **parts: float) -> float:
+        out = torch.cat([torch.full((1, 13, 4, 4), 0.05), torch.full((1, 13, 4, 4), u)], 1)
+        return float(SpreadLoss(**{"least": 2e-4, "limits": (-7.0, 1.0), **parts})(out, batch, clear_s2.SPEC))  # type: ignore[arg-type]
+
+    best = math.log(0.05) + 3  # u is the logarithm plus 3
+    assert at(best) < min(at(best - 0.2), at(best + 0.2))
+    assert at(best, likelihood=0.0) == pytest.approx(0.05)
+    assert at(best, likelihood=0.0, log_mse=0.5) == pytest.approx(0.05 + 0.5 * math.log(0.05**2 + 2e-5))
+    assert at(best, likelihood=1.0) == pytest.approx(0.05 + 0.0502 / 0.05 + math.log(0.05))
+    assert at(-20.0, likelihood=1.0) == pytest.approx(0.05 + 0.0502 * math.exp(7) - 7)
+    assert at(20.0, likelihood=1.0) == pytest.approx(0.05 + 0.0502 / math.e + 1)
+
+
+def test_the_likelihood_does_not_move_the_bands() -> None:
+    batch = given(planes(clear_s2.SPEC, [1, 2]), 0.2)
+    out = torch.zeros(1, 26, 4, 4, requires_grad=True)
+    slopes = []
+    for weight in (0.0, 1.0):
+        (slope,) = torch.autograd.grad(SpreadLoss(likelihood=weight)(out, batch, clear_s2.SPEC), out)
+        slopes.append(slope)
+    assert torch.equal(slopes[0][:, :13], slopes[1][:, :13])
+    assert not slopes[0][:, 13:].any()
+    assert slopes[1][:, 14:16].all()
+
+
+@pytest.mark.parametrize(("spec", "columns"), [(clear_s2.SPEC, 4), (OTHER_DATES, 2)])
+def test_only_bands_that_are_there_count_and_of_other_dates_the_gap(spec: InputSpec, columns: int) -> None:
+    there, loss = [0, 4, 12], SpreadLoss(likelihood=0.0)
+    batch = given(planes(spec, there), 0.3)
+    out = torch.zeros(1, 26, 4, 4)
+    out[:, there, :, :columns] = 0.3
+    assert float(loss(out, batch, spec)) == 0
+    assert float(error_left(out, batch, spec)) == 0
+    out[:, 4, 0, 0] = 0.9
+    assert float(loss(out, batch, spec)) == pytest.approx(0.6 / (3 * 4 * columns))
+    assert float(error_left(out, batch, spec)) == pytest.approx(0.6 / (0.3 * 3 * 4 * columns))
+
+
+def test_each_image_counts_the_same() -> None:
+    few, many = planes(clear_s2.SPEC, [3]), planes(clear_s2.SPEC, list(range(13)))
+    clear = torch.zeros(2, 13, 4, 4)
+    batch: Sample = {"inputs": torch.cat([few, many]), "clear": clear, "masks": {}, "name": "x"}
+    out = torch.zeros(2, 26, 4, 4)
+    out[0] = 0.4
+    assert float(SpreadLoss(likelihood=0.0)(out, batch, clear_s2.SPEC)) == pytest.approx(0.2)
+
+
+def test_the_error_left_is_relative_to_the_input() -> None:
+    batch = given(planes(clear_s2.SPEC, [2]), 0.5)
+    batch["inputs"][:, 2] = 0.9
+    out = torch.full((1, 26, 4, 4), 0.6)
+    assert float(error_left(out, batch, clear_s2.SPEC)) == pytest.approx(0.25)
+    batch["inputs"][:, 2] = 0.5  # nothing to do, and nothing by which to divide
+    assert math.isfinite(float(error_left(out, batch, clear_s2.SPEC)))
+
+
+def test_a_last_layer_of_zeros_gives_the_input_back() -> None:
+    task = RestorationTask(config=CONFIG, zero_output=True)
+    image = torch.rand(1, 3, 16, 16)
+    assert torch.equal(task(image), image)
 
 
 ONE_STEP = """

@@ -8,17 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
-from tools.s2_thin.clear import _patches_held_out, held_out
 
 from attcr.bands.sensors import S2_L1C_BANDS, S2_WAVELENGTHS
+from attcr.data.clear_s2 import L2A, LKP, TEN, patches_held_out, places_held_out
 from attcr.references.harmonise import Float32
 
 from .change import another_date
 
 WINDOW = 256
 NANOMETRES = np.array(S2_WAVELENGTHS, np.float64)
-TEN = (1, 2, 3, 4, 5, 6, 7, 8, 11, 12)
-L2A = tuple(band for band in range(len(S2_L1C_BANDS)) if S2_L1C_BANDS[band] != "B10")
 BAND_SETS: Mapping[tuple[int, ...], float] = {
     tuple(range(len(S2_L1C_BANDS))): 0.35, TEN: 0.3, L2A: 0.05, (1, 2, 3, 8, 11, 12): 0.1, (0, 1, 2, 3, 7, 11, 12): 0.1,
     (1, 2, 3, 7): 0.1,
@@ -59,9 +57,9 @@ class Pairs:
         self.draw, self.held, self.rice2 = draw, held, rice2
         df = np.load(data / "df.npz")
         ok = (df["cloud"] < 0.01) & (df["qa"] < 0.02) & (df["native"] > 0.9) & (df["nodata"] == 0)
-        self.l1c = df["a"][ok & (held_out(df["lon"], df["lat"]) == held)]
+        self.l1c = df["a"][ok & (places_held_out(df["lon"], df["lat"]) == held)]
         eu = np.load(data / "eu.npz")
-        patches = eu["a"][_patches_held_out(eu["ids"]) == held]
+        patches = eu["a"][patches_held_out(eu["ids"]) == held]
         self.l2a = patches[patches[:, 7].mean(axis=(1, 2)) > 600]  # without open water
         lkp = np.load(data / "lkp.npz")
         rows = [list(lkp["dates"]).index(date) for date in LKP_DATES]
@@ -149,7 +147,7 @@ class Pairs:
 
     def _lkp(self) -> Pair | None:
         first, second = self.draw.choice(len(self.lkp), 2, replace=False)
-        return self._cut("lkp", self.lkp[first], self.lkp[second], (1, 2, 3, 7, 8, 11, 12))
+        return self._cut("lkp", self.lkp[first], self.lkp[second], LKP)
 
     def _of_series(self, name: str) -> Pair | None:
         images, bands = self.series[name]

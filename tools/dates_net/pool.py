@@ -4,7 +4,6 @@ python -m tools.dates_net.pool --data FOLDER --rice2 FOLDER --out FOLDER --count
 """
 
 import argparse
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from attcr.evaluate.gaps import COVER, draw_gap
 from attcr.references.check import Evidence
 from attcr.references.harmonise import Cells, Float32, regression
+from attcr.train.other_dates import Gap
 
 from .pairs import Pair, Pairs
 
@@ -23,44 +23,16 @@ UNSURE = ("rice2", "hls")
 the network must learn to leave it."""
 
 
-@dataclass(frozen=True)
-class Sample:
-    """A pair of dates with a gap in the target."""
+def is_enough(made: Gap) -> bool:
+    """Say whether there is enough to learn from."""
+    return bool(min(made.clear.sum(), made.gap.sum()) >= FEWEST)
 
-    target: Float32
-    harmonised: Float32
-    reference: Float32
-    clear: NDArray[np.bool_]
-    """Where both dates are seen."""
-    gap: NDArray[np.bool_]
-    """Where only the reference is."""
-    bands: tuple[int, ...]
 
-    def is_enough(self) -> bool:
-        """Say whether there is enough to learn from."""
-        return bool(min(self.clear.sum(), self.gap.sum()) >= FEWEST)
-
-    def is_one_place(self) -> bool:
-        """Say whether the reference tells something of the target."""
-        target, fitted = self.target[:, self.clear], self.harmonised[:, self.clear]
-        spread = np.abs(target - target.mean(axis=1, keepdims=True)).mean()
-        return bool(np.abs(target - fitted).mean() < 0.6 * spread)
-
-    def save(self, path: Path) -> None:
-        """Write it: reflectance x 10000."""
-        values = np.stack([self.target, self.harmonised, self.reference])
-        numbers = np.clip(np.rint(values * 1e4), -32768, 32767).astype(np.int16)
-        partial = path.with_suffix(".partial.npz")
-        np.savez(partial, values=numbers, masks=np.stack([self.clear, self.gap]), bands=np.array(self.bands))
-        partial.rename(path)
-
-    @classmethod
-    def load(cls, path: Path) -> "Sample":
-        """Read it."""
-        stored = np.load(path)
-        target, harmonised, reference = stored["values"].astype(np.float32) / 1e4
-        clear, gap = stored["masks"]
-        return cls(target, harmonised, reference, clear, gap, tuple(stored["bands"].tolist()))
+def is_one_place(made: Gap) -> bool:
+    """Say whether the reference tells something of the target."""
+    target, fitted = made.target[:, made.clear], made.harmonised[:, made.clear]
+    spread = np.abs(target - target.mean(axis=1, keepdims=True)).mean()
+    return bool(np.abs(target - fitted).mean() < 0.6 * spread)
 
 
 def harmonised(target: Float32, reference: Float32, clear: NDArray[np.bool_], gap: NDArray[np.bool_]) -> Float32:
@@ -72,12 +44,12 @@ def harmonised(target: Float32, reference: Float32, clear: NDArray[np.bool_], ga
     return np.clip(fitted, -0.2, 2).reshape(reference.shape).astype(np.float32)
 
 
-def sample(pair: Pair, draw: np.random.Generator) -> Sample:
+def sample(pair: Pair, draw: np.random.Generator) -> Gap:
     """Draw a gap into a pair, and harmonise its reference."""
     hidden = draw_gap(pair.valid.shape, draw.uniform(*COVER), draw)
     clear, gap = pair.valid & ~hidden, pair.valid & hidden
     fitted = harmonised(pair.target, pair.reference, clear, gap)
-    return Sample(pair.target, fitted, pair.reference, clear, gap, pair.bands)
+    return Gap(pair.target, fitted, pair.reference, clear, gap, pair.bands)
 
 
 def main() -> None:
@@ -97,7 +69,7 @@ def main() -> None:
     for number in range(args.count):
         pair = pairs.next()
         made = sample(pair, draw)
-        if made.is_enough() and (pair.source not in UNSURE or made.is_one_place()):
+        if is_enough(made) and (pair.source not in UNSURE or is_one_place(made)):
             made.save(args.out / f"{pair.source}-{args.seed}-{number:05d}.npz")
 
 

@@ -215,7 +215,9 @@ def _spread(values: Sequence[float]) -> dict[str, float | None]:
 
 def _budget(network: ATTCRConfig, data: PairData, trainer: Budget, seeds: list[int]) -> dict[str, Any]:
     """What each run was given, and how little that is."""
-    pixels = trainer.max_steps * data.batch_size * data.crop**2 if isinstance(data.crop, int) else None
+    pixels = None
+    if isinstance(data.crop, int) and isinstance(data.batch_size, int):
+        pixels = trainer.max_steps * data.batch_size * data.crop**2
     return {
         "network": asdict(network),
         "steps": trainer.max_steps,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol, TypeVar, runtime_checkable
 
 import lightning.pytorch as pl
 import torch
@@ -13,13 +13,17 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset, Sampler, Subset
 
 from attcr.bands.spec import CLOUDS, InputSpec
-from attcr.data import BROKEN_VEIL, HAZE, THICK_CLOUD, DataSet, Sample, Samples, find_set, simulate_clouds
+from attcr.data import BROKEN_VEIL, HAZE, THICK_CLOUD, DataSet, Sample, Samples, clear_s2, find_set, simulate_clouds
+from attcr.data.clear_s2 import ClearS2
+from attcr.data.dates import refuse_audit
 from attcr.data.listing import list_folders
 from attcr.data.sets import DATASETS, open_pairs
 from attcr.data.simulate import cover
 from attcr.data.splits import load_split
 from attcr.data.transforms import change_planes, crop_sample, retone, turn_sample
 from attcr.errors import ConfigError, DataError
+from attcr.train import other_dates
+from attcr.train.other_dates import OtherDates
 
 SIMULATED = DataSet(
     "simulated",
@@ -30,7 +34,33 @@ SIMULATED = DataSet(
     "ROOT holds clear images",
     parts=(),
 )
-"""A source beside those of DATASETS: its input is made from its target."""
+"""Its input is made from its target."""
+ERROR_LEFT = "error-left"
+"""How weights that expect their error are validated: the error as a share of what it is without the network."""
+
+
+def _drawn(name: str, about: str, opener: type[ClearS2 | OtherDates], obtain: str) -> DataSet:
+    parts = ("train", "val")
+    return DataSet(name, about, opener.spec, opener, refuse_audit, obtain, parts=parts, protocol=ERROR_LEFT)
+
+
+SOURCES = {
+    data.name: data
+    for data in (
+        SIMULATED,
+        _drawn("clear-s2", "clear Sentinel-2 of many bands, with cloud put on it", ClearS2, clear_s2.HOW_TO_OBTAIN),
+        _drawn("other-dates", "pairs of dates with a gap", OtherDates, other_dates.HOW_TO_OBTAIN),
+    )
+}
+"""What can be trained on beside DATASETS."""
+
+
+@runtime_checkable
+class Drawn(Protocol):
+    """Samples that are drawn, with crop, turn and cloud of their own."""
+
+    def draw(self, size: int, generator: torch.Generator) -> Sample:
+        """Draw a sample of so many pixels a side."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +68,8 @@ class Source:
     """One data set of a run."""
 
     dataset: str
-    """A data set by its name in DATASETS; `pairs` is ROOT/cloudy and ROOT/clear; `simulated` puts cloud on ROOT's."""
+    """A data set by its name in DATASETS or SOURCES; `pairs` is ROOT/cloudy and ROOT/clear; `simulated` puts cloud on
+    ROOT's."""
     root: str = "."
     """Where it lies, below the run's `root`."""
     weight: float = 1.0
@@ -63,7 +94,7 @@ class Source:
     @property
     def data(self) -> DataSet:
         """The data set, with what the source says of it."""
-        data = SIMULATED if self.simulated else find_set(self.dataset)
+        data = SOURCES[self.dataset] if self.dataset in SOURCES else find_set(self.dataset)
         if data.parts:
             return data.told(slots=self.slots, gsd=self.gsd, hold_out=self.hold_out)
         removes = {"thin": ("thin",), "thick": ("thick", "shadow"), "both": CLOUDS}[self.clouds]
@@ -78,6 +109,8 @@ class Source:
         entry: dict[str, object] = {"dataset": self.dataset, "weight": self.weight}
         if self.data.listed:
             return {**entry, "train_split_sha256": load_split(self.dataset, "train").sha256}
+        if self.data.parts:
+            return entry
         return {**entry, "hold_out": list(self.hold_out) or "the last tenth by name"}
 
 
@@ -135,13 +168,14 @@ class NumberedPairs(Dataset[Sample]):
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
         which = int(torch.multinomial(self.weights, 1, generator=generator)) if len(self.sets) > 1 else 0
         source, samples = self.sources[which], self.sets[which]
+        crop = at_step(self.crops, number // self.items, self.cycle)
+        if isinstance(samples, Drawn):
+            assert crop is not None, "setup refuses it"
+            return samples.draw(crop, generator)
         if len(self.sets) > 1:
             index = int(torch.randint(len(samples), (), generator=generator))
         else:
             index = _order(len(samples), self.seed, number // len(samples))[number % len(samples)]
-        now = number // self.items
-        now = now % self.cycle if self.cycle else now
-        crop = self.crops[max(step for step in self.crops if step <= now)]
         sample = self._cut(samples[index], crop, generator)
         if self.augment:
             sample = turn_sample(sample, generator=generator)
@@ -161,6 +195,15 @@ class NumberedPairs(Dataset[Sample]):
         shrink = fit[int(torch.randint(len(fit), (), generator=generator))] if fit else min(self.shrinks)
         sample = crop_sample(sample, crop * shrink, generator=generator)
         return sample if shrink == 1 else change_planes(sample, partial(_average_down, by=shrink))
+
+
+T = TypeVar("T")
+
+
+def at_step(by_step: Mapping[int, T], step: int, cycle: int | None) -> T:
+    """Give what holds at a step, of values by the step from which on each does, counted anew in each cycle."""
+    now = step % cycle if cycle else step
+    return by_step[max(first for first in by_step if first <= now)]
 
 
 def _average_down(planes: Tensor, by: int) -> Tensor:
@@ -184,21 +227,28 @@ def _simulate(sample: Sample, clouds: str, spec: InputSpec, generator: torch.Gen
     return cover(sample, simulate_clouds(sample["clear"], kind, generator=generator, spec=spec).cloudy, spec)
 
 
-class NumberSampler(Sampler[int]):
-    """The numbers of one process's items, from a step of the run on: batch after batch its share of each."""
+class NumberSampler(Sampler[list[int]]):
+    """The numbers of one process's items, from a step of the run on, a list for each batch.
 
-    def __init__(self, *, start: int, steps: int, batch: int, rank: int, world: int) -> None:
-        self.start, self.steps, self.batch, self.rank, self.world = start, steps, batch, rank, world
+    Numbers are counted by the largest batch, so that those of a step do not depend on the batches before it.
+    """
 
-    def __iter__(self) -> Iterator[int]:
-        """Number after number."""
-        for step in range(self.start, self.steps):
-            first = (step * self.world + self.rank) * self.batch
-            yield from range(first, first + self.batch)
+    def __init__(
+        self, sizes: Mapping[int, int], cycle: int | None, *, start: int, steps: int, share: int, rank: int, world: int
+    ) -> None:
+        self.sizes, self.cycle, self.start, self.steps = sizes, cycle, start, steps
+        self.share, self.rank, self.world = share, rank, world
+        """Batches in a step, this process and how many there are."""
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Batch after batch."""
+        for batch in range(self.start * self.share, self.steps * self.share):
+            first = (batch * self.world + self.rank) * max(self.sizes.values())
+            yield list(range(first, first + at_step(self.sizes, batch // self.share, self.cycle)))
 
     def __len__(self) -> int:
-        """Items of the whole run, those before the start included, as the progress of a resumed run counts them."""
-        return self.steps * self.batch
+        """Batches of the whole run, those before the start included, as the progress of a resumed run counts them."""
+        return self.steps * self.share
 
 
 class PairData(pl.LightningDataModule):
@@ -209,7 +259,7 @@ class PairData(pl.LightningDataModule):
         sources: list[Source],
         *,
         root: str = ".",
-        batch_size: int = 16,
+        batch_size: int | dict[int, int] = 16,
         crop: int | dict[int, int] | None = 256,
         crop_cycle: int | None = None,
         shrinks: tuple[int, ...] = (1,),
@@ -226,10 +276,11 @@ class PairData(pl.LightningDataModule):
         Args:
             sources: the data sets, mixed by their weights.
             root: the folder that the sources' own roots start from.
-            batch_size: pairs in a step and process.
+            batch_size: pairs in a step and process; by step as `crop`, where large crops need smaller batches.
             crop: pixels of the random square cut from each pair; None for whole images. `{0: 64, 1500: 128}` is 64 from
                 step 0 on and 128 from step 1500 on: small squares are more images for the same work.
-            crop_cycle: count the steps of `crop` anew every so many steps, so that crops of all sizes take turns.
+            crop_cycle: count the steps of `crop` and `batch_size` anew every so many steps, so that crops of all sizes
+                take turns.
             shrinks: factors by which pairs are averaged down before the crop, drawn for each pair among those that
                 leave it as large as the crop: a whole image at an eighth of its size teaches tone and what cloud hides
                 at a 64th of the work. Name a factor twice to draw it twice as often.
@@ -249,10 +300,12 @@ class PairData(pl.LightningDataModule):
             raise ConfigError(f"clear_share={clear_share} must be at least 0 and below 1")
         self.sources = [replace(source, root=str(Path(root, source.root))) for source in sources]
         self.batch_size, self.crop, self.crop_cycle, self.augment = batch_size, crop, crop_cycle, augment
-        if isinstance(crop, dict) and 0 not in crop:
-            raise ConfigError(f"crop={crop} does not say the crop from step 0 on")
-        if crop_cycle is not None and crop_cycle <= max(self.crops()):
-            raise ConfigError(f"crop_cycle={crop_cycle} ends before the last crop of {crop} begins")
+        if 0 not in self.crops or 0 not in self.batches:
+            raise ConfigError(f"crop={crop} and batch_size={batch_size}: one does not say what holds from step 0 on")
+        if crop_cycle is not None and crop_cycle <= max(*self.crops, *self.batches):
+            raise ConfigError(
+                f"crop_cycle={crop_cycle} ends before the last crop of {crop} or batch of {batch_size} begins"
+            )
         if not shrinks or min(shrinks) < 1 or (crop is None and tuple(shrinks) != (1,)):
             raise ConfigError(
                 f"shrinks={tuple(shrinks)} with crop={crop}: factors of at least 1, and a crop to cut after"
@@ -281,10 +334,12 @@ class PairData(pl.LightningDataModule):
         held = [source.open("val", self.cache) for source in self.sources]
         for source, pairs, others in zip(self.sources, sets, held, strict=True):
             _look(source, pairs, others)
+            if isinstance(pairs, Drawn) and (self.crop is None or (*self.shrinks, self.clear_share) != (1, 0)):
+                raise ConfigError(f"{source.dataset} is drawn at the size of crop: leave out shrinks and clear_share")
         self._train = NumberedPairs(
             self.sources,
             sets,
-            crops=self.crops(),
+            crops=self.crops,
             augment=self.augment,
             clear_share=self.clear_share,
             seed=self.seed,
@@ -304,9 +359,15 @@ class PairData(pl.LightningDataModule):
         chosen = [i * len(pairs) // count for i in range(count)]
         return Subset(_Middle(source, pairs, self.val_crop, self.seed), chosen)
 
+    @property
     def crops(self) -> dict[int, int | None]:
         """The crop by the step from which on it holds."""
         return dict(self.crop) if isinstance(self.crop, dict) else {0: self.crop}
+
+    @property
+    def batches(self) -> dict[int, int]:
+        """The batch by the step from which on it holds."""
+        return self.batch_size if isinstance(self.batch_size, dict) else {0: self.batch_size}
 
     def describe(self) -> list[dict[str, object]]:
         """What was trained on, for the provenance of the weights."""
@@ -317,20 +378,21 @@ class PairData(pl.LightningDataModule):
         assert self._train is not None
         assert self.trainer is not None
         share = self.trainer.accumulate_grad_batches
-        self._train.items = share * self.batch_size * self.trainer.world_size
+        self._train.items = share * max(self.batches.values()) * self.trainer.world_size
         if self.trainer.max_steps < 1:
             raise ConfigError("a run is measured in steps here: set trainer.max_steps")
         sampler = NumberSampler(
-            start=self.trainer.global_step * share,
-            steps=self.trainer.max_steps * share,
-            batch=self.batch_size,
+            self.batches,
+            self.crop_cycle,
+            start=self.trainer.global_step,
+            steps=self.trainer.max_steps,
+            share=share,
             rank=self.trainer.global_rank,
             world=self.trainer.world_size,
         )
         return DataLoader(
             self._train,
-            batch_size=self.batch_size,
-            sampler=sampler,
+            batch_sampler=sampler,
             num_workers=self.workers,
             persistent_workers=self.workers > 0,
             prefetch_factor=4 if self.workers else None,

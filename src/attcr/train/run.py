@@ -157,18 +157,20 @@ class Publish(Callback):
         folder = Path(trainer.default_root_dir)
         data: PairData = trainer.datamodule  # type: ignore[attr-defined]
         metrics = trainer.callback_metrics.items()
+        times = trainer.world_size * trainer.accumulate_grad_batches
+        batch = {step: size * times for step, size in data.batches.items()}
         provenance = {
             "attcr": __version__,
             "torch": torch.__version__,
             "steps": trainer.global_step,
-            "batch": data.batch_size * trainer.world_size * trainer.accumulate_grad_batches,
+            "batch": batch[0] if len(batch) == 1 else batch,
             "crop": data.crop,
             "crop_cycle": data.crop_cycle,
             "shrinks": list(data.shrinks),
             "start_from": pl_module.hparams["start_from"],
             "data": data.describe(),
             "protocol": [data.held_out(source).protocol for source in range(len(data.sources))],
-            "loss": pl_module.hparams["loss"],
+            "loss": dataclasses.asdict(pl_module.spread) if pl_module.spread else pl_module.hparams["loss"],
             "optimizer": pl_module.hparams["optimizer"],
             "lr": pl_module.lr,
             "precision": str(trainer.precision),

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,18 +14,55 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from attcr.bands.spec import InputSpec
 from attcr.data import Sample
 from attcr.errors import AttcrError, ConfigError
 from attcr.evaluate.protocols import IMAGE_PROTOCOLS
 from attcr.networks import build_network, make_config, name_of
 from attcr.networks.attcr import Block
-from attcr.train.data import PairData
+from attcr.train.data import ERROR_LEFT, PairData
 from attcr.train.muon import Muon
 from attcr.weights import load_model
 
 
 class NotFiniteError(AttcrError, FloatingPointError):
     """A loss that is NaN or infinite: the run stops, and the names of its batch are on disk."""
+
+
+@dataclass(frozen=True)
+class SpreadLoss:
+    """The loss of a network that gives its expected error after the bands: L1, and the parts that are weighed here.
+
+    Only bands that are there count, and of other dates only the gap; each image counts the same.
+    """
+
+    likelihood: float = 0.1
+    """Weight of the expected errors' Laplace likelihood. It teaches them alone: it does not move the bands."""
+    log_mse: float = 0.0
+    """Weight of the logarithm of the mean square."""
+    least: float = 1e-2
+    """Added to each error in the likelihood, so that none is expected to be 0."""
+    limits: tuple[float, float] = (-5.0, 3.0)
+    """Of the logarithm of the expected error."""
+
+    def __call__(self, out: Tensor, batch: Sample, spec: InputSpec) -> Tensor:
+        """Give the loss of (B, 2C, H, W)."""
+        bands = len(spec.outputs)
+        counted = _counted(batch["inputs"], spec)
+        count = counted.sum((1, 2, 3)).clamp_min(1)
+        error = (out[:, :bands] - batch["clear"]) * counted
+        loss = (error.abs().sum((1, 2, 3)) / count).mean()
+        if self.log_mse:
+            loss = loss + self.log_mse * torch.log(error.square().sum((1, 2, 3)) / count + 2e-5).mean()
+        scale = (out[:, bands:] + math.log(spec.spread_factor)).clamp(*self.limits)
+        likelihood = ((error.detach().abs() + self.least) * torch.exp(-scale) + scale) * counted
+        return loss + self.likelihood * (likelihood.sum((1, 2, 3)) / count).mean()
+
+
+def _counted(inputs: Tensor, spec: InputSpec) -> Tensor:
+    """Give (B, C, H, W) of 1 where an output counts: its band is there and, of other dates, it lies in the gap."""
+    present = inputs[:, spec.positions(f"present:{name}" for name in spec.outputs)]
+    return present * inputs[:, spec.positions(["mask:gap"])] if spec.corrects_references else present
 
 
 class RestorationTask(pl.LightningModule):
@@ -36,6 +74,7 @@ class RestorationTask(pl.LightningModule):
         config: dict[str, Any] | None = None,
         *,
         loss: Literal["l1", "mse", "log-mse"] = "l1",
+        spread: SpreadLoss | None = None,
         optimizer: Literal["adamw", "muon"] = "adamw",
         lr: float = 4e-4,
         betas: tuple[float, float] = (0.9, 0.999),
@@ -46,6 +85,7 @@ class RestorationTask(pl.LightningModule):
         milestones: tuple[float, ...] = (0.5, 2 / 3, 5 / 6),
         warmup_steps: int = 0,
         start_from: str | None = None,
+        zero_output: bool = False,
         checkpoint_blocks: bool = False,
     ) -> None:
         """Describe how a network is trained.
@@ -55,6 +95,7 @@ class RestorationTask(pl.LightningModule):
             config: the network's settings; those not named are as its config class has them.
             loss: mean absolute or mean squared difference; `log-mse` is the mean over images of the squared one's
                 logarithm, what PSNR is made of: images that are almost clear weigh as much as hidden ones.
+            spread: for a network that gives its expected error after the bands: the loss in place of `loss`.
             optimizer: AdamW, or Muon for matrices and AdamW for all else, which learns more in each step.
             lr: learning rate at its height.
             betas: of AdamW.
@@ -66,11 +107,12 @@ class RestorationTask(pl.LightningModule):
             warmup_steps: steps over which the rate first rises, in a line from 0.
             start_from: weights to begin from instead of random ones, by name or path; the settings are theirs where
                 `config` is not given.
+            zero_output: begin with a last layer of 0, so that nothing is added to the input at first.
             checkpoint_blocks: recompute each block in the backward instead of keeping its activations.
 
         """
         super().__init__()
-        self.save_hyperparameters()
+        self.save_hyperparameters(ignore=["spread"])
         started = None if start_from is None else load_model(start_from)
         own = started is not None and config is None and network == name_of(started.config)
         settings = started.config if started is not None and own else make_config(network, config or {})
@@ -79,6 +121,8 @@ class RestorationTask(pl.LightningModule):
             if started.config != settings:
                 raise ConfigError(f"start_from={start_from} is of {started.config}; the run's config is {settings}")
             self.network.load_state_dict(started.state_dict())
+        if zero_output:
+            torch.nn.init.zeros_(self.network.get_parameter("output.weight"))
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if checkpoint_blocks:
             blocks = [module for module in self.network.modules() if isinstance(module, Block)]
@@ -88,7 +132,7 @@ class RestorationTask(pl.LightningModule):
                 _recompute(block)
         losses: dict[str, Callable[[Tensor, Tensor], Tensor]]
         losses = {"l1": F.l1_loss, "mse": F.mse_loss, "log-mse": _log_mse}
-        self.loss = losses[loss]
+        self.loss, self.spread = losses[loss], spread
         self.optimizer = {"adamw": torch.optim.AdamW, "muon": Muon}[optimizer]
         self.lr, self.betas, self.weight_decay = lr, betas, weight_decay
         self.schedule, self.flat, self.min_lr, self.milestones = schedule, flat, min_lr, tuple(milestones)
@@ -105,13 +149,16 @@ class RestorationTask(pl.LightningModule):
         """Refuse data whose planes are not those of the network."""
         spec = self.data.spec
         config: Any = self.network.config
-        given, wanted = (len(spec.slots), len(spec.outputs)), (config.in_channels, config.out_channels)
+        given = (len(spec.slots), len(spec.outputs) * (1 + spec.spread))
+        wanted = (config.in_channels, config.out_channels)
         if given != wanted:
             raise ConfigError(
                 f"the network takes {wanted[0]} planes and gives {wanted[1]}, and the data has {given[0]} "
                 f"({' '.join(slot.name for slot in spec.slots)}) and {given[1]}: start from weights of these bands, or "
                 "set --model.config's in_channels and out_channels"
             )
+        if spec.spread != (self.spread is not None):
+            raise ConfigError("--model.spread is for data of which the error is learned too, and only for it")
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Restore a batch; the result is float32."""
@@ -120,7 +167,8 @@ class RestorationTask(pl.LightningModule):
     def training_step(self, batch: Sample, batch_idx: int) -> Tensor:
         """Give the loss of a batch; stop the run if it is not finite."""
         restored = self(batch["inputs"])
-        loss: Tensor = self.loss(restored, batch["clear"])
+        spec = self.data.spec
+        loss: Tensor = self.spread(restored, batch, spec) if self.spread else self.loss(restored, batch["clear"])
         if not torch.isfinite(loss):
             path = Path(self.trainer.default_root_dir, f"not-finite-step{self.global_step}.txt")
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -129,16 +177,21 @@ class RestorationTask(pl.LightningModule):
                 f"the loss is {float(loss)} at step {self.global_step}. The names of its batch are in {path}: "
                 "look at these images, or lower the learning rate"
             )
-        with torch.no_grad():
-            span = self.data.spec.span
-            psnr = -10 * torch.log10(((restored / span).clamp(0, 1) - batch["clear"] / span).square().mean())
         self.log("loss", loss, prog_bar=True, batch_size=len(batch["name"]))
-        self.log("train_psnr", psnr, prog_bar=True, batch_size=len(batch["name"]))
+        if not self.spread:
+            with torch.no_grad():
+                difference = (restored / spec.span).clamp(0, 1) - batch["clear"] / spec.span
+                psnr = -10 * torch.log10(difference.square().mean())
+            self.log("train_psnr", psnr, prog_bar=True, batch_size=len(batch["name"]))
         return loss
 
     def validation_step(self, batch: Sample, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Score one held-out image under the protocol of its data set."""
         held = self.data.held_out(dataloader_idx)
+        if held.protocol == ERROR_LEFT:
+            left = error_left(self(batch["inputs"]), batch, held.spec)
+            self.log("val_error_left", left, prog_bar=True, batch_size=1, add_dataloader_idx=dataloader_idx > 0)
+            return
         restored, clear = (image / held.spec.span for image in (self(batch["inputs"])[0], batch["clear"][0]))
         scores = IMAGE_PROTOCOLS[held.protocol].score(restored, clear)
         for key, value in scores.items():
@@ -173,6 +226,14 @@ class RestorationTask(pl.LightningModule):
         """Go on with the random state of the checkpoint."""
         if "torch_rng_state" in checkpoint:
             torch.set_rng_state(checkpoint["torch_rng_state"])
+
+
+def error_left(out: Tensor, batch: Sample, spec: InputSpec) -> Tensor:
+    """Give the absolute error of what is counted, as a share of what it is without the network."""
+    counted, came = _counted(batch["inputs"], spec), batch["inputs"][:, spec.optical]
+    without = batch["clear"] if spec.corrects_references else came - batch["clear"]
+    error = out[:, : len(spec.outputs)] - batch["clear"]
+    return (error.abs() * counted).sum() / (without.abs() * counted).sum().clamp_min(1e-9)
 
 
 def _log_mse(restored: Tensor, clear: Tensor) -> Tensor:

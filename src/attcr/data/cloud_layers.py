@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attcr.bands.sensors import S2_L1C_BANDS, S2_WAVELENGTHS
-from attcr.data.simulate import BRIGHTNESS, SKYLIGHT, _at, _broken, _noise, _reflection
+from attcr.data.simulate import BRIGHTNESS, SKYLIGHT, _at, _broken, _noise, _reflection, _uniform
 
 BANDS = len(S2_L1C_BANDS)
 VAPOUR, CIRRUS = S2_L1C_BANDS.index("B09"), S2_L1C_BANDS.index("B10")
@@ -55,7 +55,6 @@ PARALLAX_A_KM = 0.89
 MOST_PARALLAX, MOST_ASIDE = 8.0, 96.0
 """Pixels a second, and pixels, beyond which nothing is drawn."""
 
-NO_SHADOW = -1.0
 KINDS: Mapping[str, float] = {
     "clear": 0.16, "haze": 0.16, "veil": 0.24, "broken": 0.22, "thick": 0.08, "shadow": 0.14,
 }  # fmt: skip
@@ -70,7 +69,7 @@ class Draw:
 
     def uniform(self, low: float = 0.0, high: float = 1.0) -> float:
         """Give a number of a range, all equally likely."""
-        return low + (high - low) * float(torch.rand((), generator=self.generator))
+        return _uniform(low, high, self.generator)
 
     def log(self, low: float, high: float) -> float:
         """Give a number of a range, all orders of magnitude equally likely."""
@@ -114,7 +113,7 @@ class Layer:
     """By which the thickness falls with wavelength."""
     brightness: Tensor
     """(13,): reflectance where it is thick."""
-    shadow: float = NO_SHADOW
+    shadow: float = -1.0
     """How far aside its shadow falls, in pixels; below 0 it casts none."""
     parallax: float = 0.0
     """Pixels a second by which it moves between bands, downwards."""
@@ -128,8 +127,11 @@ def draw_layer(kind: str, draw: Draw, pixel: float) -> Layer:
     """Give a layer of one kind; `pixel` is the size of a pixel in units of 10 m."""
     gain = draw.uniform(0.65, 1.05) if draw.chance(0.45) else 1.0
     power = draw.uniform(1.5, 2.4) if draw.chance(0.3) else 2.0
-    if kind == "haze":
-        return _draw_haze(draw)
+    if kind == "haze":  # over the whole view, bluish, hardly uneven, below what the cirrus band sees
+        spectrum = WATER**0.5 * draw.uniform(0.65, 1.0)
+        spectrum[CIRRUS] = 0.0
+        thickness, smoothness, unevenness = draw.log(0.25, 6.0), draw.uniform(1.8, 2.6), draw.uniform(0, 0.25)
+        return Layer(1.0, thickness, smoothness, unevenness, draw.uniform(0.7, 2.0), spectrum)
     high = draw.uniform() if draw.chance(0.5) else 0.0  # 0 low water cloud, 1 high ice cloud
     ice = high**1.5
     spectrum = (FITTED if draw.chance(0.7) else WATER) ** (1 - ice) * ICE**ice * gain
@@ -145,10 +147,10 @@ def draw_layer(kind: str, draw: Draw, pixel: float) -> Layer:
         thickness, smoothness, unevenness = draw.log(0.4, 12.0), draw.uniform(1.8, 2.6), draw.uniform(0, 0.35)
         return Layer(1.0, thickness, smoothness, unevenness, exponent, spectrum, parallax=parallax, power=power)
     if kind == "broken":
-        shadow = aside if draw.chance(0.35) else NO_SHADOW
+        shadow = aside if draw.chance(0.35) else -1.0
         cover, thickness, smoothness = draw.uniform(0.15, 0.9), draw.log(0.6, 12.0), draw.uniform(1.4, 2.3)
         return Layer(cover, thickness, smoothness, 0.0, exponent, spectrum, shadow, parallax, power=power)
-    shadow = aside if draw.chance(0.85) else NO_SHADOW
+    shadow = aside if draw.chance(0.85) else -1.0
     cover = draw.uniform(0.05, 0.5)
     if kind == "thick":
         thickness, smoothness = draw.log(12.0, 100.0), draw.uniform(1.3, 1.9)
@@ -159,18 +161,8 @@ def draw_layer(kind: str, draw: Draw, pixel: float) -> Layer:
     return Layer(cover, thickness, smoothness, 0.0, 0.0, spectrum, aside, visible=False)
 
 
-def _draw_haze(draw: Draw) -> Layer:
-    """Give haze: over the whole view, bluish, hardly uneven, below what the cirrus band sees."""
-    spectrum = WATER**0.5 * draw.uniform(0.65, 1.0)
-    spectrum[CIRRUS] = 0.0
-    thickness, smoothness, unevenness = draw.log(0.25, 6.0), draw.uniform(1.8, 2.6), draw.uniform(0, 0.25)
-    return Layer(1.0, thickness, smoothness, unevenness, draw.uniform(0.7, 2.0), spectrum)
-
-
 def displacements(parallax: float) -> list[int]:
     """Give by how many rows each band sees a layer of this parallax displaced."""
-    if not parallax:
-        return [0] * BANDS
     rows: list[int] = (DELAY * min(max(parallax, -MOST_PARALLAX), MOST_PARALLAX)).round().int().tolist()
     return rows
 
