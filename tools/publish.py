@@ -1,6 +1,6 @@
 """Put a trained network into the package: its file, its line in the table, model card and STAC item.
 
-    python tools/publish.py half RUN/weights.safetensors NAME.safetensors
+    python tools/publish.py half RUN/weights.safetensors NAME.safetensors [CALIBRATION [OTHER SHARE]]
     attcr evaluate --weights NAME.safetensors ... --out REPORT
     python tools/publish.py NAME.safetensors REPORT...
 
@@ -13,12 +13,13 @@ import json
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pystac
+import torch
 from pystac.extensions.eo import SCHEMA_URI as EO_SCHEMA
 from pystac.extensions.file import SCHEMA_URI as FILE_SCHEMA
 from pystac.extensions.mlm import (
@@ -36,7 +37,7 @@ from pystac.extensions.mlm import (
 from pystac.extensions.raster import DataType
 
 from attcr.files import sha256
-from attcr.weights import Published, load_model, published, read_header, save_model
+from attcr.weights import Published, find_weights, load_model, published, read_header, save_model
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "src" / "attcr" / "weights" / "published"
@@ -111,9 +112,24 @@ WORDS = {
 }
 
 
-def half(weights: str, target: str) -> None:
-    """Save weights as float16, with what they tell of themselves."""
-    save_model(load_model(weights).half(), target, provenance=read_header(weights).provenance)
+def half(weights: str, target: str, calibration: str = "1", other: str = "", share: str = "0") -> None:
+    """Save weights as float16, with what they tell of themselves, or their mean with this share of other weights.
+
+    The calibration is a factor of the expected error.
+    """
+    model, header = load_model(weights), read_header(weights)
+    provenance = dict(header.provenance)
+    if other:
+        theirs = load_model(other).state_dict()
+        state = {
+            name: torch.lerp(value, theirs[name].float(), float(share)) for name, value in model.state_dict().items()
+        }
+        model.load_state_dict(state)
+        provenance |= {"mean_with": sha256(find_weights(other)), "share": float(share)}
+    if not all(value.isfinite().all() for value in model.half().state_dict().values()):
+        sys.exit(f"{weights}: not all of them are numbers in float16; train on from an earlier checkpoint")
+    spec = replace(header.spec, spread_factor=header.spec.spread_factor * float(calibration))
+    save_model(model, target, spec=spec, provenance=provenance)
 
 
 def publish(weights: str, reports: list[str]) -> None:
@@ -182,10 +198,15 @@ def _training(provenance: dict[str, Any]) -> str:
         crops = f"{provenance['first_steps']} of {provenance['first_crop']} px, the rest of {crops}"
     shrinks = [shrink for shrink in provenance.get("shrinks", [1]) if shrink > 1]
     smaller = f", at full size or averaged down by {', '.join(map(str, shrinks))}" if shrinks else ""
+    batch, loss = provenance["batch"], provenance["loss"]
+    batch = " or ".join(map(str, batch.values())) if isinstance(batch, dict) else batch
+    loss = "L1 and the likelihood of the expected error" if isinstance(loss, dict) else loss
+    other = provenance.get("mean_with")
+    mean = f", mean with {provenance['share']:.0%} of {other[:8]}" if other else ""
     started = f"from {Path(provenance['start_from']).stem}, " if provenance.get("start_from") else ""
     return (
-        f"{started}{provenance['steps']} steps of {provenance['batch']} crops, {crops}{smaller}, "
-        f"{provenance['loss']}, {provenance['precision']}, 2 CPU cores"
+        f"{started}{provenance['steps']} steps of {batch} crops, {crops}{smaller}, "
+        f"{loss}, {provenance['precision']}, 2 CPU cores{mean}"
     )
 
 

@@ -3,12 +3,15 @@
 import json
 import os
 import random
+import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import killers
 import numpy as np
 import pytest
 import torch
@@ -24,6 +27,7 @@ from attcr.weights import load_model, read_header, read_metadata
 from fake_scenes import UTM, make, read
 from fakes import fake_patch, link_pairs, make_clear_s2, make_gaps, make_pairs, make_sen12mscr, write_tif
 
+ROOT = Path(__file__).parents[2]
 TINY = [
     "--model.config.dim=8",
     "--model.config.blocks=[1,1,1,1,1]",
@@ -55,6 +59,12 @@ def start(*args: str, threads: int = 1) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": str(threads)}
     command = [sys.executable, "-m", "attcr", "train", *args]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+
+
+def commands_in(page: Path) -> list[str]:
+    """The training commands of a page, but for those of a shell function."""
+    text = page.read_text().replace("\\\n", " ")
+    return [command for command in re.findall(r"attcr train --config [^`\n#]+", text) if "$" not in command]
 
 
 def run_args(pairs: Path, out: Path, steps: int) -> list[str]:
@@ -180,28 +190,62 @@ def make_data(recipe: str, root: Path) -> None:
 
 
 @pytest.mark.parametrize("recipe", ["rice2-small", "rgb-thin", "s2-thin", "s2-dates"])
-def test_a_killed_run_of_each_published_recipe_resumes_to_the_same_bits(recipe: str, tmp_path: Path) -> None:
+def test_a_broken_run_of_each_published_recipe_resumes_to_the_same_bits(recipe: str, tmp_path: Path) -> None:
     make_data(recipe, tmp_path / "data")
     sizes = ["--data.crop={0: 8, 1: 16, 2: 24}", "--data.batch_size={0: 3, 1: 2, 2: 1}", "--data.crop_cycle=4"]
     settings = ["--config", recipe, *TINY, *sizes, f"--data.root={tmp_path / 'data'}", "--data.cache=false"]
-    settings += ["--data.val_count=2", "--trainer.max_steps=12", "--trainer.val_check_interval=6"]
+    settings += ["--data.val_count=1", "--trainer.max_steps=12", "--trainer.val_check_interval=6"]
     saving = ["--trainer.callbacks+=ModelCheckpoint", f"--trainer.callbacks.dirpath={tmp_path / 'saved'}"]
     saving += ["--trainer.callbacks.every_n_train_steps=7", "--trainer.callbacks.filename={step}"]
-    killing = ["--trainer.callbacks+=killers.KillAt", "--trainer.callbacks.step=9"]
+    breaking = ["--trainer.callbacks+=killers.BreakAt", "--trainer.callbacks.step=9"]
     whole, broken = ([*settings, f"--trainer.default_root_dir={tmp_path / name}"] for name in ("whole", "broken"))
     train(whole)
-    killed = start(*broken, *saving, *killing)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
+    with pytest.raises(killers.BrokenError):
+        train([*broken, *saving, *breaking])
     assert not (tmp_path / "broken" / "weights.safetensors").exists()
-    resumed = start(*broken, f"--ckpt_path={tmp_path / 'saved' / 'step=7.ckpt'}")
-    assert resumed.returncode == 0, resumed.stderr[-2000:]
-    assert "not resumable" not in resumed.stderr
+    torch.manual_seed(99)
+    train([*broken, f"--ckpt_path={tmp_path / 'saved' / 'step=7.ckpt'}"])
     first, second = (load_file(tmp_path / name / "weights.safetensors") for name in ("whole", "broken"))
     assert all(torch.equal(first[name], second[name]) for name in first)
-    started = start(*broken, "--trainer.max_steps=7")
-    assert started.returncode == 0, started.stderr[-2000:]
-    shorter = load_file(tmp_path / "broken" / "weights.safetensors")
-    assert not all(torch.equal(first[name], shorter[name]) for name in first)
+
+
+def test_a_killed_run_resumes_to_the_same_bits(pairs: Path, tmp_path: Path) -> None:
+    saving = ["--trainer.callbacks+=ModelCheckpoint", f"--trainer.callbacks.dirpath={tmp_path / 'saved'}"]
+    saving += ["--trainer.callbacks.every_n_train_steps=5", "--trainer.callbacks.filename={step}"]
+    killing = ["--trainer.callbacks+=killers.KillAt", "--trainer.callbacks.step=8"]
+    killed = start(*run_args(pairs, tmp_path / "killed", 12), *saving, *killing)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
+    assert not (tmp_path / "killed" / "weights.safetensors").exists()
+    resumed = start(*run_args(pairs, tmp_path / "killed", 12), f"--ckpt_path={tmp_path / 'saved' / 'step=5.ckpt'}")
+    assert resumed.returncode == 0, resumed.stderr[-2000:]
+    assert "not resumable" not in resumed.stderr
+    whole = start(*run_args(pairs, tmp_path / "whole", 12))
+    assert whole.returncode == 0, whole.stderr[-2000:]
+    first, second = (load_file(tmp_path / name / "weights.safetensors") for name in ("whole", "killed"))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+COMMANDS = [
+    (page, command)
+    for page in ("docs/results/s2-thin.md", "docs/results/rgb-thin.md", "docs/results/rice2-small.md",
+        "docs/guides/dates.md", "docs/guides/train.md", "tools/s2_thin/README.md", "tools/dates_net/README.md")
+    for command in commands_in(ROOT / page)
+]  # fmt: skip
+
+
+def test_pages_say_how_each_published_network_is_trained() -> None:
+    named = {re.search(r"--config (\S+)", command)[1] for _, command in COMMANDS}  # type: ignore[index]
+    assert {"s2-thin", "s2-dates", "rgb-thin", "rice2-small", "small-cpu"} <= named
+
+
+@pytest.mark.parametrize(("page", "command"), COMMANDS)
+def test_each_training_command_of_the_pages_is_understood(
+    page: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        train([*shlex.split(command)[2:], "--print_config"])
+    assert ended.value.code == 0
+    assert "sources:" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("recipe", "planes"), [("s2-thin", 27), ("s2-dates", 55)])

@@ -16,8 +16,8 @@ from attcr.bands.spec import OTHER_DATES
 from attcr.data.pairs import Sample, Transform, make_sample
 from attcr.data.transforms import crop_sample, turn_sample
 from attcr.errors import DataNotFoundError
-from attcr.references.harmonise import Float32
 from attcr.references.correct import BANDS, see
+from attcr.references.harmonise import Float32
 
 HOW_TO_OBTAIN = "ROOT holds the folders pool and held, which tools.dates_net.pool of the repository makes"
 MOST = 6.0

@@ -112,7 +112,7 @@ class RestorationTask(pl.LightningModule):
 
         """
         super().__init__()
-        self.save_hyperparameters(ignore=["spread"])
+        self.save_hyperparameters()
         started = None if start_from is None else load_model(start_from)
         own = started is not None and config is None and network == name_of(started.config)
         settings = started.config if started is not None and own else make_config(network, config or {})
