@@ -10,6 +10,7 @@ import attcr
 from attcr.bands.sensors import SENSORS
 from attcr.errors import ConfigError
 from attcr.restore.options import GROUPS, restore_options
+from attcr.scenes.clouds.rim import Rim
 
 
 def test_bands_may_come_as_one_text_and_mean_the_same() -> None:
@@ -138,6 +139,10 @@ def test_the_smallest_values_are_taken() -> None:
 )
 def test_how_many_references_are_searched_for(references: str | tuple[str, ...], most: int) -> None:
     assert attcr.RestoreOptions(references=references).searched == most
+
+
+def test_the_rim_is_dilated_and_then_fades() -> None:
+    assert attcr.RestoreOptions(dilate=3, feather=5).rim == Rim(dilate=3, feather=5)
 
 
 def test_every_option_is_said_with_its_group_and_a_sentence() -> None:
