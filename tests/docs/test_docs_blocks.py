@@ -75,7 +75,7 @@ def test_the_blocks_of_a_page_run(
     folder = tmp_path / "here"
     shutil.copytree(files, folder)
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(find, "find_spec", lambda name: None)  # a reader without detectors, whose start takes seconds
+    monkeypatch.setattr(find, "has", lambda name: False)  # a reader without detectors, whose start takes seconds
     names: dict[str, Any] = {}
     for block in blocks(page):
         if block.why is None and block.language == "python":

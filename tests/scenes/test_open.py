@@ -11,6 +11,7 @@ from rasterio.enums import ColorInterp
 
 from attcr.addresses import local_file
 from attcr.bands.products import BAND_IN_NAME
+from attcr.bands.sensors import LANDSAT_C2_L2, SENTINEL2_L2A_N0400
 from attcr.errors import SceneError
 from attcr.scenes.open import open_scene
 from fake_scenes import UTM, make
@@ -194,3 +195,29 @@ def test_alpha_is_the_last_band_and_one_before_it_keeps_its_place(tmp_path: Path
 
     assert alphas(red, green, blue, alpha) == ([1, 2, 3], 4)
     assert alphas(red, alpha, green, blue) == ([1, 2, 3, 4], None)
+
+
+def test_a_scene_is_of_the_product_named_else_of_the_one_its_name_tells(tmp_path: Path) -> None:
+    name = "S2A_MSIL2A_20220501T100021_N0400_R122_T33UXQ_20220501T140000_B04.tif"
+    path = make(tmp_path / name, ones(2, 2), **UTM)
+    for source in (path, [path], [path, make(tmp_path / name.replace("B04", "B03"), ones(2, 2), **UTM)]):
+        with open_scene(source) as scene:
+            assert scene.product == SENTINEL2_L2A_N0400
+            assert scene.select([0]).product == SENTINEL2_L2A_N0400
+    with open_scene(path, sensor=LANDSAT_C2_L2) as scene:
+        assert scene.product is LANDSAT_C2_L2
+
+
+def test_a_scene_that_does_not_say_its_product_opens_and_is_refused_when_asked_for_it(tmp_path: Path) -> None:
+    with open_scene(make(tmp_path / "in.tif", ones(2, 2), **UTM)) as scene:
+        assert scene.known_product is None
+        with pytest.raises(SceneError, match=r"holds uint16 values and does not say of which product: .*`sensor`"):
+            _ = scene.product
+
+
+def test_the_files_own_scale_rules_over_what_its_name_tells(tmp_path: Path) -> None:
+    def scaled(file: Any) -> None:
+        file.scales, file.offsets = (0.5, 0.5), (0.25, 0.25)
+
+    with open_scene(make(tmp_path / "in.tif", ones(2, 2, bands=2), scaled, **UTM)) as scene:
+        assert (scene.product.name, scene.product.scale, scene.product.offset) == ("scaled by its tags", 0.5, 0.25)

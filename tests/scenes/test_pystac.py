@@ -13,7 +13,6 @@ from rasterio.crs import CRS
 from rasterio.warp import transform
 
 from attcr.errors import SceneError
-from attcr.scenes.clouds.find import sensor_of
 from attcr.scenes.open import open_scene
 from attcr.scenes.pystac import item_of, open_item
 from attcr.scenes.scene import Scene
@@ -108,7 +107,7 @@ def test_earth_search_says_whether_the_offset_is_still_in_the_numbers(
         told["earthsearch:boa_offset_applied"] = applied
     path = write_item(tmp_path / "item.json", {"red": band("./B04.tif", **{"eo:bands": [{"name": "red"}]})}, told)
     with open_scene(path) as scene:
-        product = sensor_of(scene, None)
+        product = scene.product
         assert [one.name for one in scene.bands] == ["red"]
         assert product.name == sensor
         assert np.allclose(product.to_reflectance(scene.read(0, 2)), reflectance, atol=1e-6)

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attcr.bands.sensors import SENSORS
 from attcr.errors import SceneError
 from attcr.scenes.clouds.find import find_clouds
 from attcr.scenes.clouds.rim import Rim
@@ -119,6 +118,6 @@ def test_a_mask_and_radar_follow_the_scenes_rule(folder: Path, tmp_path: Path) -
     (folder / "mask.vrt").write_text(vrt("a.tif", relative=1))
     with open_scene(folder / "a.tif", vrt="never") as scene:
         with pytest.raises(SceneError, match="not accepted here"):
-            find_clouds(scene, str(folder / "mask.vrt"), tmp_path, sensor=SENSORS["rgb8"], rim=Rim(0, 0))
+            find_clouds(scene, str(folder / "mask.vrt"), tmp_path, rim=Rim(0, 0))
         with pytest.raises(SceneError, match="not accepted here"):
             AlignedRaster(str(folder / "mask.vrt"), scene.profile, scene.vrt)

@@ -81,10 +81,10 @@ MUTANTS = [
     *of(
         "scenes/clouds/find.py",
         ("tests/scenes/clouds/test_find.py", "tests/restore/test_walk.py"),
-        ("auto-ignores-the-users-bands", "return rgb or find_bands(", "return find_bands("),
-        ("detectors-that-are-absent", 'and find_spec("ukis_csmask")', ""),
+        ("auto-ignores-the-users-bands", "if rgb:", "if False:"),
+        ("detectors-that-are-absent", " and (not library or has(library))", ""),
         ("the-image-is-not-looked-at", "if colours is None or not", "if True or not"),
-        ("pictures-are-stretched", "PICTURE_RANGE if sensor.picture else RGB_RANGE", "RGB_RANGE"),
+        ("pictures-are-stretched", "PICTURE_RANGE if product.picture else RGB_RANGE", "RGB_RANGE"),
     ),
     *of(
         "scenes/open.py",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.addresses import redact
-from attcr.bands.products import recognise
 from attcr.bands.sensors import Sensor
 from attcr.bands.spec import PRODUCTS, InputSpec, Slot
 from attcr.errors import SceneError, warn
 from attcr.extras import needed
 from attcr.references.harmonise import Array
-from attcr.scenes.clouds.find import CLOUDS, choose_mask, find_clouds, mask_file, sensor_of
+from attcr.scenes.clouds.find import CLOUDS, choose_mask, find_clouds, mask_file
 from attcr.scenes.clouds.masks import CLEAR, THICK, THIN, Classes
 from attcr.scenes.clouds.rim import CloudMap, Rim
 from attcr.scenes.dataset import reading
@@ -46,7 +45,6 @@ class ReferenceScene:
     """With all its bands, on its own grid."""
     chosen: Scene
     """With the bands that are read."""
-    sensor: Sensor
     profile: Profile
     """Of the scene whose grid it is on."""
     mask: str
@@ -95,6 +93,11 @@ class ReferenceScene:
         )
 
     @property
+    def sensor(self) -> Sensor:
+        """What its values are."""
+        return self.scene.product
+
+    @property
     def height(self) -> int:
         """Rows of the scene's grid."""
         return self.profile.height
@@ -138,7 +141,7 @@ class ReferenceScene:
     def find_clouds(self, folder: Path, rim: Rim) -> CloudMap | None:
         """Give its clouds on the scene's grid; they are kept in a folder."""
         folder.mkdir(exist_ok=True)
-        if find_clouds(self.scene, self.mask, folder, sensor=self.sensor, rim=rim) is None:
+        if find_clouds(self.scene, self.mask, folder, rim=rim) is None:
             return None
         raster = AlignedRaster(str(folder / CLOUDS), self.profile)
         cloud = THICK if self._is_veiled(folder / CLOUDS) else THIN
@@ -186,7 +189,6 @@ class Beside:
     """The scene that references are for."""
 
     scene: Scene
-    product: Sensor
     slots: Sequence[str]
     """Its bands by the names of the network's slots."""
     wavelengths: Sequence[float | None]
@@ -211,12 +213,10 @@ def _open_reference(href: str, mask: str | None, beside: Beside) -> ReferenceSce
     scene = beside.scene
     whole = open_scene(href, vrt=scene.vrt)
     try:
-        scales, offsets = [band.scale for band in whole.bands], [band.offset for band in whole.bands]
-        told = recognise(whole.hints, whole.dtype, scales, offsets)
-        sensor = told or sensor_of(whole, beside.product if whole.dtype == scene.dtype else None)
-        chosen = whole.select(_places(whole, sensor, beside.slots, beside.wavelengths))
-        mask = mask or choose_mask(whole, sensor)
-        return ReferenceScene(whole, chosen, sensor, scene.profile, mask, _days(scene, whole))
+        if whole.known_product is None and whole.dtype == scene.dtype:
+            whole = replace(whole, known_product=scene.product)
+        chosen = whole.select(_places(whole, whole.product, beside.slots, beside.wavelengths))
+        return ReferenceScene(whole, chosen, scene.profile, mask or choose_mask(whole), _days(scene, whole))
     except SceneError as error:
         whole.close()
         raise SceneError(f"The reference {redact(href)} cannot be used: {error}") from error
@@ -225,15 +225,17 @@ def _open_reference(href: str, mask: str | None, beside: Beside) -> ReferenceSce
         raise
 
 
-def _places(whole: Scene, sensor: Sensor, slots: Sequence[str], wavelengths: Sequence[float | None]) -> list[int]:
+def _places(
+    whole: Scene, product: Sensor, slots: Sequence[str], wavelengths: Sequence[float | None]
+) -> list[int]:
     """Say which of a reference's bands is each of the scene's: by name, wavelength or, where none has a name, place."""
-    names = [band.name for band in whole.bands]
+    names = whole.names
     if (not any(names) or all(slot.startswith("band ") for slot in slots)) and len(names) == len(slots):
         return list(range(len(names)))
     wanted = tuple(Slot(name, nm) for name, nm in zip(slots, wavelengths, strict=True))
     spec = InputSpec(wanted, tuple(slots), PRODUCTS, (1.0, 1.0), ("thin",))
     try:
-        places = spec.match(sensor, names)
+        places = spec.match(product, names)
     except SceneError:
         told = " ".join(name or "?" for name in names)
         raise SceneError(f"its bands are {told}, and the scene's {' '.join(slots)} are needed.") from None

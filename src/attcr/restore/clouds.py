@@ -13,7 +13,7 @@ from attcr.bands.products import find_bands
 from attcr.bands.sensors import RGB, Sensor
 from attcr.errors import ConfigError, SceneError
 from attcr.restore.options import RestoreOptions
-from attcr.scenes.clouds.find import choose_mask, sensor_of
+from attcr.scenes.clouds.find import choose_mask
 from attcr.scenes.clouds.find import find_clouds as detect
 from attcr.scenes.dataset import gdal
 from attcr.scenes.open import open_scene
@@ -36,15 +36,15 @@ def find_clouds(
     options = RestoreOptions(mask=mask, sensor=sensor, bands=bands, dilate=0, feather=0)  # type: ignore[arg-type]
     if options.mask == "none":
         raise ConfigError("mask=none looks for no clouds: name a detector, such as auto, or a raster.")
-    with gdal(), open_scene(source) as scene, TemporaryDirectory(prefix="attcr-clouds-") as folder:
-        product = sensor_of(scene, options.sensor)
-        names = [band.name for band in scene.bands]
+    named = options.named_sensor()
+    with gdal(), open_scene(source, sensor=named) as scene, TemporaryDirectory(prefix="attcr-clouds-") as folder:
+        product, names = scene.product, scene.names
         rgb = find_bands(product, names, options.bands) if options.bands else None
         if options.bands and (rgb is None or len(rgb) != len(RGB)):
             has = " ".join(name or str(i) for i, name in enumerate(names, 1))
             raise SceneError(f"`bands` is {' '.join(options.bands)} and the scene has {has}: name red, green and blue.")
-        by = options.mask or choose_mask(scene, product, rgb)
-        detect(scene, by, Path(folder), sensor=product, rim=options.rim, rgb=rgb)
+        by = options.mask or choose_mask(scene, rgb)
+        detect(scene, by, Path(folder), rim=options.rim, rgb=rgb)
         with open_scene(Path(folder, "clouds.tif")) as made:
             classes: NDArray[np.uint8] = made.read(0, made.height)[0]
     return classes

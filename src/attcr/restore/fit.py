@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from attcr.bands.products import band_names, recognise
+from attcr.bands.products import band_names
 from attcr.bands.sensors import REFLECTANCE, SENSORS, Sensor
 from attcr.bands.spec import InputSpec
 from attcr.errors import SceneError
 from attcr.restore.options import RestoreOptions
-from attcr.scenes.clouds.find import sensor_of
 from attcr.scenes.dataset import gdal
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import Scene
@@ -32,10 +31,8 @@ class Fit:
 def which_weights(source: str | Path | Sequence[str | Path], *, sensor: str | None = None) -> list[Fit]:
     """Say for all published weights whether they fit a scene, and why; those that fit come first."""
     named = RestoreOptions(sensor=sensor).named_sensor()
-    with gdal(), open_scene(source) as scene:
-        scales, offsets = [band.scale for band in scene.bands], [band.offset for band in scene.bands]
-        product = named or recognise(scene.hints, scene.dtype, scales, offsets)
-        fits = [_fit(name, entry.spec, scene, product) for name, entry in restoring().items()]
+    with gdal(), open_scene(source, sensor=named) as scene:
+        fits = [_fit(name, entry.spec, scene) for name, entry in restoring().items()]
     return sorted(fits, key=lambda fit: not fit.fits)
 
 
@@ -44,10 +41,10 @@ def choose_weights(source: str | Path | Sequence[str | Path], options: RestoreOp
 
     Where the bands are named by the user there must be one for each of the weights' own.
     """
-    with gdal(), open_scene(source, vrt=options.vrt) as scene:
-        product = sensor_of(scene, options.sensor)
-        names = [band.name for band in scene.bands]
-        reasons = {name: _misfit(entry.spec, product, names, options.bands) for name, entry in restoring().items()}
+    with gdal(), open_scene(source, vrt=options.vrt, sensor=options.named_sensor()) as scene:
+        reasons = {
+            name: _misfit(entry.spec, scene.product, scene.names, options.bands) for name, entry in restoring().items()
+        }
     for name, misfit in reasons.items():
         if misfit is None:
             return name
@@ -68,8 +65,8 @@ def _misfit(spec: InputSpec, product: Sensor, names: Sequence[str], asked: Seque
     return None
 
 
-def _fit(weights: str, spec: InputSpec, scene: Scene, product: Sensor | None) -> Fit:
-    names = [band.name for band in scene.bands]
+def _fit(weights: str, spec: InputSpec, scene: Scene) -> Fit:
+    product, names = scene.known_product, scene.names
     seen = product or REFLECTANCE  # where the product is not known, the bands' names may still tell
     choices = ", ".join(name for name in SENSORS if name.startswith(("s2", "landsat")))
     untold = f"Nothing says of which product the {scene.dtype} values are: name it with `sensor` ({choices})."

@@ -33,7 +33,7 @@ from attcr.restore.outputs import Outputs
 from attcr.restore.resume import kept_references
 from attcr.restore.walk import Walk, blank_of
 from attcr.scenes import write
-from attcr.scenes.clouds.find import choose_mask, find_clouds, mask_file, sensor_of
+from attcr.scenes.clouds.find import choose_mask, find_clouds, mask_file
 from attcr.scenes.clouds.masks import THICK, THIN
 from attcr.scenes.clouds.rim import CloudMap
 from attcr.scenes.open import open_scene
@@ -179,7 +179,6 @@ class Prepared:
             self.whole,
             self.mask,
             folder,
-            sensor=self.product,
             rim=self.options.rim,
             rgb=_colours(self.whole, self.scene, self.slots),
             untold=THICK if "thick" in self.predictor.spec.removes else THIN,
@@ -239,7 +238,7 @@ def prepare(
 
     `kept` is the working folder of an interrupted run whose references are taken again, where they were searched for.
     """
-    whole = open_scene(source, vrt=options.vrt)
+    whole = open_scene(source, vrt=options.vrt, sensor=options.named_sensor())
     radar: AlignedRaster | None = None
     try:
         if options.nodata is not None:
@@ -251,13 +250,13 @@ def prepare(
                 f"{whole.source} holds indices into a colour table, not colours: expand it with "
                 "gdal_translate -expand rgb."
             )
-        product = sensor_of(whole, options.sensor)
+        product = whole.product
         scene, slots = _matched(whole, product, predictor, options)
         tiles = grid(scene.height, scene.width, tile=options.tile, overlap=options.overlap)
         radar = _open_radar(scene, predictor, options)
         named = {slot.name: slot for slot in predictor.spec.bands}
         sensor = predictor.spec.fit(product, [named[slot] for slot in slots])
-        options = _with_mask(whole, product, slots, scene, options, predictor)
+        options = _with_mask(whole, slots, scene, options, predictor)
         if options.unseen == "nodata":
             for band in scene.bands:
                 blank_of(band.nodata, sensor, scene.dtype)
@@ -298,14 +297,13 @@ def _tell_of_passed(job: Prepared) -> None:
 
 def _with_mask(
     whole: Scene,
-    product: Sensor,
     slots: Sequence[str],
     scene: Scene,
     options: RestoreOptions,
     predictor: Predictor,
 ) -> RestoreOptions:
     """Give the options with the mask that is used, and say what of them has no effect."""
-    mask = options.mask or choose_mask(whole, product, _colours(whole, scene, slots))
+    mask = options.mask or choose_mask(whole, _colours(whole, scene, slots))
     if mask == "none":
         warn(
             "There is no mask: every pixel is restored, cloud or not, and the quality raster cannot say what was clear."
@@ -331,7 +329,7 @@ def _predictor(model: nn.Module | str | Path | Predictor, whole: Scene, options:
         raise ConfigError(
             "`weights=none` fills clouds from other dates, and none was given: give them with `references`."
         )
-    product, names = sensor_of(whole, options.sensor), [band.name for band in whole.bands]
+    product, names = whole.product, whole.names
     if options.bands:
         told = band_names(product, names)
         found = [find_band(product, told, name) for name in options.bands]
@@ -376,7 +374,7 @@ def _references(job: Prepared) -> tuple[ReferenceScene, ...]:
     if job.mask == "none":
         raise SceneError(_NO_MASK)
     centres = {slot.name: slot.wavelength for slot in job.predictor.spec.bands}
-    beside = Beside(job.scene, job.product, job.slots, [centres[name] for name in job.slots])
+    beside = Beside(job.scene, job.slots, [centres[name] for name in job.slots])
     return open_references(options.references, options.reference_mask, beside)
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from attcr.addresses import is_item, is_local, redact
-from attcr.bands.products import BAND_IN_NAME
+from attcr.bands.products import BAND_IN_NAME, recognise
+from attcr.bands.sensors import Sensor
 from attcr.errors import SceneError, warn
 from attcr.extras import needed
 from attcr.scenes.dataset import open_dataset, reading
@@ -36,15 +37,24 @@ _METADATA = re.compile(
 _PRODUCT_TAGS = ("PROCESSING_BASELINE", "PROCESSING_LEVEL", "PRODUCT_URI", "LANDSAT_PRODUCT_ID")
 
 
-def open_scene(source: str | Path | Sequence[str | Path], *, vrt: VrtRule = "beside") -> Scene:
+def open_scene(
+    source: str | Path | Sequence[str | Path], *, vrt: VrtRule = "beside", sensor: Sensor | None = None
+) -> Scene:
     """Open a raster, a list of band files, a SAFE-like folder, or a STAC item (.json); local, http or s3.
 
     For a product on disk you may also give its archive (.zip, .tar) or its metadata file (MTD_*.xml, manifest.safe,
     *_MTL.txt). `vrt` says which VRTs are accepted: those of files in their own folder ("beside"), "any" or "never".
+    `sensor` is the product, if it is known; else the scene is asked for it here, once.
     """
+    scene = _open(source, vrt)
+    scales, offsets = [band.scale for band in scene.bands], [band.offset for band in scene.bands]
+    return replace(scene, known_product=sensor or recognise(scene.hints, scene.dtype, scales, offsets))
+
+
+def _open(source: str | Path | Sequence[str | Path], vrt: VrtRule) -> Scene:
     if not isinstance(source, (str, Path)):
         if len(source) == 1:
-            return open_scene(source[0], vrt=vrt)
+            return _open(source[0], vrt)
         return _open_files([str(href) for href in source], " ".join(redact(str(href)) for href in source), vrt)
     text = str(source)
     if is_local(text) and _METADATA.search(text):

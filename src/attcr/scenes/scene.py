@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.addresses import redact
+from attcr.bands.sensors import SENSORS, Sensor
 from attcr.errors import SceneError
 from attcr.extras import needed
 from attcr.scenes.dataset import open_dataset, reading
@@ -87,7 +88,7 @@ class Scene:
     companions: dict[str, str] = field(default_factory=dict)
     """Mask files that came with it: "scl" or "qa_pixel", to its address."""
     hints: dict[str, str] = field(default_factory=dict)
-    """What file names and metadata say about the product, for `sensors.recognise`."""
+    """What file names and metadata say about the product and the day."""
     identity: tuple[tuple[str, int, int], ...] = ()
     """Name, size and time of each file: the same input gives the same identity."""
     files: tuple[str, ...] = ()
@@ -95,6 +96,8 @@ class Scene:
     vrt: VrtRule = "beside"
     """Which VRTs are accepted for it, and for rasters laid on it."""
     _datasets: dict[str, DatasetReader] = field(default_factory=dict, repr=False)
+    known_product: Sensor | None = None
+    """What its values are: the product named when it was opened, else the one that its hints tell of, if they do."""
 
     @property
     def height(self) -> int:
@@ -110,6 +113,22 @@ class Scene:
     def dtype(self) -> np.dtype[Any]:
         """Type of the digital numbers."""
         return np.dtype(self.profile.dtype)
+
+    @property
+    def product(self) -> Sensor:
+        """What its values are; a scene of which nothing says it is refused."""
+        if self.known_product is None:
+            raise SceneError(
+                f"{self.source} holds {self.dtype} values and does not say of which product: name it with "
+                f"`sensor`, one of {', '.join(SENSORS)} (n0400 for Sentinel-2 of processing baseline 04.00 "
+                "and later)."
+            )
+        return self.known_product
+
+    @property
+    def names(self) -> list[str]:
+        """The bands' names; empty where nothing names one."""
+        return [band.name for band in self.bands]
 
     def select(self, positions: Sequence[int]) -> Scene:
         """Give the same scene with only the bands at these positions, in this order; files are shared."""

@@ -31,9 +31,7 @@ from titiler.core.utils import render_image
 from attcr.bands.products import band_names, find_bands
 from attcr.bands.sensors import PICTURE, RGB
 from attcr.bands.spec import shown_bands
-from attcr.errors import AttcrError
 from attcr.restore.walk import QUALITY_COLOURS
-from attcr.scenes.clouds.find import sensor_of
 from attcr.scenes.dataset import gdal, open_dataset
 from attcr.scenes.open import open_scene
 from attcr.serve.pool import read_requests, take_stdout
@@ -66,10 +64,7 @@ class View:
 def view_of(source: tuple[str, ...]) -> View:
     """Look at a scene, as it came."""
     with gdal(), open_scene(list(source), vrt="never") as scene:
-        try:
-            product = sensor_of(scene, None)
-        except AttcrError:  # it may be named by an option of the job's
-            product = PICTURE
+        product = scene.known_product or PICTURE  # it may be named by an option of the job's
         names = [band.name for band in scene.bands]
         found = find_bands(product, names, RGB) or shown_bands(names)
         told = band_names(product, names)

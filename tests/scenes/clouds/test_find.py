@@ -1,5 +1,6 @@
 """Clouds are found by the product's mask, the user's, or a detector."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from attcr.bands.sensors import (
 )
 from attcr.errors import SceneError
 from attcr.scenes.clouds import find
-from attcr.scenes.clouds.find import choose_mask, find_clouds, sensor_of
+from attcr.scenes.clouds.find import choose_mask, find_clouds
 from attcr.scenes.clouds.masks import CLEAR, THICK, THIN
 from attcr.scenes.clouds.rim import Rim
 from attcr.scenes.open import open_scene
@@ -29,7 +30,7 @@ NONE = Rim(0, 0)
 
 
 def classes_of(scene: Scene, mask: str, folder: Path, sensor: Sensor) -> np.ndarray:
-    clouds = find_clouds(scene, mask, folder, sensor=sensor, rim=NONE)
+    clouds = find_clouds(replace(scene, known_product=sensor), mask, folder, rim=NONE)
     assert clouds is not None
     return clouds.rows(0, scene.height).classes
 
@@ -61,10 +62,10 @@ def test_brightness_looks_at_red_green_and_blue_wherever_they_are(tmp_path: Path
     values[1:, 0, 5:] = 3000
     values[0, 0, :5] = 9000  # near infrared is not looked at
     path = named(tmp_path / "in.tif", values, ("B08", "B02", "B04", "B03"))
-    with open_scene(path) as scene:
+    with open_scene(path, sensor=SENTINEL2_L2A) as scene:
         assert classes_of(scene, "auto", tmp_path, SENTINEL2_L2A)[0, ::5].tolist() == [CLEAR, THIN]
         with pytest.raises(SceneError, match="red, green and blue"):
-            find_clouds(scene.select([0, 1]), "auto", _empty(tmp_path), sensor=SENTINEL2_L2A, rim=NONE)
+            find_clouds(scene.select([0, 1]), "auto", _empty(tmp_path), rim=NONE)
 
 
 def _empty(folder: Path) -> Path:
@@ -155,7 +156,7 @@ def test_s2cloudless_gets_its_ten_bands_as_reflectance(tmp_path: Path, monkeypat
     with open_scene(make(tmp_path / "in.tif", values, **UTM)) as scene:  # no names: the 13 bands of L1C in order
         assert classes_of(scene, "s2cloudless", tmp_path, SENTINEL2_L1C).tolist() == [[THICK]]
         with pytest.raises(SceneError, match="takes Sentinel-2 L1C"):
-            find_clouds(scene, "s2cloudless", _empty(tmp_path), sensor=SENTINEL2_L2A, rim=NONE)
+            find_clouds(replace(scene, known_product=SENTINEL2_L2A), "s2cloudless", _empty(tmp_path), rim=NONE)
     # B01 B02 B04 B05 B08 B8A B09 B10 B11 B12 are bands 1 2 4 5 8 9 10 11 12 13
     assert np.allclose(got[0], [0.01, 0.06, 0.16, 0.21, 0.36, 0.41, 0.46, 0.51, 0.56, 0.61], atol=1e-6)
 
@@ -184,7 +185,7 @@ def test_a_tall_mask_keeps_its_rows(tmp_path: Path) -> None:
     mask = make(tmp_path / "mask.tif", values, **UTM)
     told: list[int] = []
     with open_scene(make(tmp_path / "in.tif", np.ones((1, 1300, 3), np.uint8), **UTM)) as scene:
-        clouds = find_clouds(scene, str(mask), tmp_path, sensor=RGB8, rim=NONE, on_rows=told.append)
+        clouds = find_clouds(scene, str(mask), tmp_path, rim=NONE, on_rows=told.append)
     assert clouds is not None
     assert np.array_equal(clouds.rows(0, 1300).classes, values[0] * THICK)
     assert np.array_equal(clouds.rows(500, 520).classes, values[0, 500:520] * THICK)
@@ -200,29 +201,18 @@ def test_clouds_once_found_are_kept_and_half_found_ones_are_not(tmp_path: Path) 
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            find_clouds(scene, str(first), tmp_path, sensor=RGB8, rim=NONE, on_rows=stop)
+            find_clouds(scene, str(first), tmp_path, rim=NONE, on_rows=stop)
         assert not (tmp_path / "clouds.tif").exists()
         assert classes_of(scene, str(second), tmp_path, RGB8).max() == CLEAR
         assert classes_of(scene, str(first), tmp_path, RGB8).max() == CLEAR
-        assert find_clouds(scene, "none", tmp_path, sensor=RGB8, rim=NONE) is None
+        assert find_clouds(scene, "none", tmp_path, rim=NONE) is None
 
 
 @pytest.mark.parametrize("mask", ["auto=x", "nowhere.tif", "scl", "qa_pixel"])
 def test_a_mask_that_is_not_there_is_refused(tmp_path: Path, mask: str) -> None:
     path = make(tmp_path / "in.tif", np.ones((3, 2, 2), np.uint8), **UTM)
     with open_scene(path) as scene, pytest.raises(SceneError, match="`mask"):
-        find_clouds(scene, mask, tmp_path, sensor=RGB8, rim=NONE)
-
-
-def test_the_sensor_is_the_one_named_else_the_one_recognised(tmp_path: Path) -> None:
-    name = "S2A_MSIL2A_20220501T100021_N0400_R122_T33UXQ_20220501T140000_B04.tif"
-    with open_scene(make(tmp_path / name, np.ones((1, 2, 2), np.uint16), **UTM)) as scene:
-        assert sensor_of(scene, None) == SENTINEL2_L2A_N0400
-        assert sensor_of(scene, "s2-l1c") == SENTINEL2_L1C
-        assert sensor_of(scene, LANDSAT_C2_L2) is LANDSAT_C2_L2
-    unnamed = make(tmp_path / "in.tif", np.ones((1, 2, 2), np.uint16), **UTM)
-    with open_scene(unnamed) as scene, pytest.raises(SceneError, match="does not say of which product"):
-        sensor_of(scene, None)
+        find_clouds(scene, mask, tmp_path, rim=NONE)
 
 
 S2CLOUDLESS = find.s2cloudless.BANDS
@@ -248,25 +238,25 @@ def test_a_detector_is_chosen_where_it_fits_and_is_installed(
     installed: set[str],
     wanted: str,
 ) -> None:
-    monkeypatch.setattr(find, "find_spec", lambda name: name in installed)
+    monkeypatch.setattr(find, "has", lambda name: name in installed)
     path = named(tmp_path / "in.tif", np.ones((len(names), 2, 2), np.uint16), names)
-    with open_scene(path) as scene:
-        assert choose_mask(scene, sensor) == wanted
+    with open_scene(path, sensor=sensor) as scene:
+        assert choose_mask(scene) == wanted
 
 
 def test_what_the_product_brings_is_chosen_first(tmp_path: Path) -> None:
     with open_scene(named(tmp_path / "in.tif", np.ones((4, 2, 2), np.uint16), ("B02", "B03", "B04", "B08"))) as scene:
         scene.companions["qa_pixel"] = "qa.tif"
-        assert choose_mask(scene, SENTINEL2_L2A) == "qa_pixel"
+        assert choose_mask(scene) == "qa_pixel"
         scene.companions["scl"] = "scl.tif"
-        assert choose_mask(scene, SENTINEL2_L2A) == "scl"
+        assert choose_mask(scene) == "scl"
 
 
 def test_without_a_mask_or_a_detector_a_scene_is_refused_unless_its_colours_are_told(tmp_path: Path) -> None:
     with open_scene(named(tmp_path / "in.tif", np.ones((4, 2, 2), np.uint8), ("a", "b", "c", "d"))) as scene:
         with pytest.raises(SceneError, match=r"`mask` \(0 is clear\), or restore every pixel with `mask=none`"):
-            choose_mask(scene, RGB8)
-        assert choose_mask(scene, RGB8, [2, 1, 0]) == "auto"
+            choose_mask(scene)
+        assert choose_mask(scene, [2, 1, 0]) == "auto"
 
 
 def test_cloud_that_is_opaque_in_the_image_is_thick_whatever_the_mask_says(tmp_path: Path) -> None:
@@ -275,10 +265,10 @@ def test_cloud_that_is_opaque_in_the_image_is_thick_whatever_the_mask_says(tmp_p
     scl = np.full((1, 600, 4), 4, np.uint8)
     scl[0, 590, :3] = (10, 10, 3)
     mask = make(tmp_path / "scl.tif", scl, **UTM)
-    with open_scene(named(tmp_path / "in.tif", values, ("B02", "B03", "B04"))) as scene:
+    with open_scene(named(tmp_path / "in.tif", values, ("B02", "B03", "B04")), sensor=SENTINEL2_L2A) as scene:
         found = classes_of(scene, f"scl={mask}", tmp_path, SENTINEL2_L2A)
         assert found[590].tolist() == [THIN, THICK, THICK, CLEAR]
-        without = find_clouds(scene.select([0]), str(mask), _empty(tmp_path), sensor=SENTINEL2_L2A, rim=NONE)
+        without = find_clouds(scene.select([0]), str(mask), _empty(tmp_path), rim=NONE)
         assert without is not None
         assert (without.rows(0, 600).classes == THICK).all()
 
@@ -286,6 +276,6 @@ def test_cloud_that_is_opaque_in_the_image_is_thick_whatever_the_mask_says(tmp_p
 def test_where_neither_mask_nor_image_tells_cloud_is_what_the_caller_says(tmp_path: Path) -> None:
     mask = make(tmp_path / "mask.tif", np.ones((1, 2, 2), np.uint8), **UTM)
     with open_scene(make(tmp_path / "in.tif", np.ones((1, 2, 2), np.uint8), **UTM)) as scene:
-        found = find_clouds(scene, str(mask), tmp_path, sensor=RGB8, rim=NONE, untold=THIN)
+        found = find_clouds(scene, str(mask), tmp_path, rim=NONE, untold=THIN)
     assert found is not None
     assert (found.rows(0, 2).classes == THIN).all()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.addresses import is_local
-from attcr.bands.products import find_bands, recognise
-from attcr.bands.sensors import PICTURE_RANGE, RGB, RGB_RANGE, SENSORS, Sensor
+from attcr.bands.products import find_bands
+from attcr.bands.sensors import PICTURE_RANGE, RGB, RGB_RANGE
 from attcr.errors import SceneError
+from attcr.extras import has
 from attcr.scenes import write
 from attcr.scenes.clouds import s2cloudless, ukis_csmask
 from attcr.scenes.clouds.brightness import classes_of_brightness
@@ -42,10 +42,12 @@ CLOUDS = "clouds.tif"
 """The cloud map in a working folder; a resumed run uses it again."""
 MARGIN = 64
 """Pixels beyond the block that it also sees, so that its answer does not depend on where blocks end."""
+DETECTORS = {"s2cloudless": "s2cloudless", "csmask": "ukis_csmask", "auto": ""}
+"""What finds clouds in the image, the best first, and the library that each needs."""
 _READERS: dict[str, Callable[[Array], Classes]] = {"scl": classes_of_scl, "qa_pixel": classes_of_qa_pixel}
 
 
-def choose_mask(scene: Scene, sensor: Sensor, rgb: Sequence[int] | None = None) -> str:
+def choose_mask(scene: Scene, rgb: Sequence[int] | None = None) -> str:
     """Choose the best mask for a scene: the product's own, else an installed detector that fits, else `auto`.
 
     `rgb` says where red, green and blue are, if the names of the bands do not.
@@ -53,13 +55,9 @@ def choose_mask(scene: Scene, sensor: Sensor, rgb: Sequence[int] | None = None) 
     for name in _READERS:
         if name in scene.companions:
             return name
-    names = [band.name for band in scene.bands]
-    if _s2cloudless_bands(sensor, names) and find_spec("s2cloudless"):
-        return "s2cloudless"
-    if _csmask_bands(sensor, names) and find_spec("ukis_csmask"):
-        return "csmask"
-    if _rgb_bands(sensor, names, rgb):
-        return "auto"
+    for name, library in DETECTORS.items():
+        if _bands_for(name, scene, rgb) and (not library or has(library)):
+            return name
     raise SceneError(
         f"{scene.source} has no cloud mask, and no installed detector can use its bands: give a raster with "
         "`mask` (0 is clear), or restore every pixel with `mask=none`."
@@ -71,7 +69,6 @@ def find_clouds(
     mask: str,
     folder: Path,
     *,
-    sensor: Sensor,
     rim: Rim,
     rgb: Sequence[int] | None = None,
     untold: int = THICK,
@@ -92,9 +89,9 @@ def find_clouds(
         unfinished = folder / "clouds.unfinished.tif"
         plain = replace(scene.profile, dtype="uint8", tags={}, gcps=([], None), rpcs=None, has_mask=False)
         write.create(unfinished, plain, [Band("clouds", "", 1)])
-        colours = _rgb_bands(sensor, [band.name for band in scene.bands], rgb)
-        for top, found in _detect(scene, mask, sensor, rgb):
-            classes = _settled(found, top, scene.select(colours) if colours else None, sensor, untold)
+        colours = _bands_for("auto", scene, rgb)
+        for top, found in _detect(scene, mask, rgb):
+            classes = _settled(found, top, scene.select(colours) if colours else None, untold)
             write.write_rows(unfinished, top, classes[None])
             if on_rows:
                 on_rows(top + classes.shape[0])
@@ -107,28 +104,27 @@ def find_clouds(
     return CloudMap(read, scene.height, rim)
 
 
-def _settled(classes: Classes, top: int, colours: Scene | None, sensor: Sensor, untold: int) -> Classes:
+def _settled(classes: Classes, top: int, colours: Scene | None, untold: int) -> Classes:
     """Decide the classes of rows from `top` on; the image is read only where there is something to decide."""
     if colours is None or not ((classes == THIN) | (classes == CLOUD)).any():
         return settle(classes, None, untold=untold)
-    return settle(classes, is_opaque(colours.read(top, top + classes.shape[0]), sensor))
+    return settle(classes, is_opaque(colours.read(top, top + classes.shape[0]), colours.product))
 
 
 def mask_file(scene: Scene, mask: str) -> str | None:
     """Give the file that a mask is read from; None for a detector, or where the scene comes with none."""
     name, _, given = mask.partition("=")
-    if mask in ("none", "auto", "csmask", "s2cloudless"):
+    if mask == "none" or mask in DETECTORS:
         return None
     return (given or scene.companions.get(name)) if name in _READERS else mask
 
 
-def _detect(scene: Scene, mask: str, sensor: Sensor, rgb: Sequence[int] | None) -> Iterator[tuple[int, Classes]]:
+def _detect(scene: Scene, mask: str, rgb: Sequence[int] | None) -> Iterator[tuple[int, Classes]]:
     """Give cloud classes in blocks of rows, from the product's mask, the user's, or a detector."""
     height = scene.height
     name = mask.partition("=")[0]
-    if mask in ("auto", "csmask", "s2cloudless"):
-        detect, seen = _brightness(scene, sensor, rgb) if mask == "auto" else _detector(scene, mask, sensor)
-        yield from _run_detector(detect, seen, sensor)
+    if mask in DETECTORS:
+        yield from _run_detector(*_detector(scene, mask, rgb))
         return
     href = mask_file(scene, mask)
     if name in _READERS:
@@ -151,12 +147,12 @@ def _detect(scene: Scene, mask: str, sensor: Sensor, rgb: Sequence[int] | None) 
         raster.close()
 
 
-def _run_detector(detect: Callable[[Array], Classes], scene: Scene, sensor: Sensor) -> Iterator[tuple[int, Classes]]:
+def _run_detector(detect: Callable[[Array], Classes], scene: Scene) -> Iterator[tuple[int, Classes]]:
     height, width = scene.height, scene.width
     for top in range(0, height, BLOCK):
         first, last = max(top - MARGIN, 0), min(top + BLOCK + MARGIN, height)
         values = scene.read(first, last)
-        valid = scene.valid(values, first, blank=sensor.nodata).any(axis=0)
+        valid = scene.valid(values, first, blank=scene.product.nodata).any(axis=0)
         classes = np.zeros(valid.shape, np.uint8)
         for left in range(0, width, BLOCK):
             near = slice(max(left - MARGIN, 0), min(left + BLOCK + MARGIN, width))
@@ -167,66 +163,42 @@ def _run_detector(detect: Callable[[Array], Classes], scene: Scene, sensor: Sens
         yield top, classes[top - first : min(top + BLOCK, height) - first]
 
 
-def _brightness(scene: Scene, sensor: Sensor, rgb: Sequence[int] | None) -> tuple[Callable[[Array], Classes], Scene]:
-    """Give the detector of bright, colourless pixels, and the scene with red, green and blue."""
-    at = _rgb_bands(sensor, [band.name for band in scene.bands], rgb)
-    if at is None:
-        raise SceneError(
-            f"`mask=auto` needs red, green and blue, which {scene.source} does not have: choose another mask."
-        )
-    picture = sensor.into(PICTURE_RANGE if sensor.picture else RGB_RANGE).unnamed()
-    return lambda values: classes_of_brightness(picture.to_model(values)), scene.select(at)
-
-
-def _detector(scene: Scene, name: str, sensor: Sensor) -> tuple[Callable[[Array], Classes], Scene]:
+def _detector(scene: Scene, mask: str, rgb: Sequence[int] | None) -> tuple[Callable[[Array], Classes], Scene]:
     """Give a detector and the scene with the bands it looks at."""
-    names = [band.name for band in scene.bands]
-    if name == "s2cloudless":
-        at = _s2cloudless_bands(sensor, names)
-        if at is None:
-            raise SceneError(
-                f"`mask=s2cloudless` takes Sentinel-2 L1C with bands {' '.join(s2cloudless.BANDS)}, and "
-                f"{scene.source} is {sensor.name}: use `mask=csmask` or `mask=scl`."
-            )
-        return lambda values: s2cloudless.classify(sensor.to_reflectance(values)), scene.select(at)
-    at = _csmask_bands(sensor, names)
+    at, product = _bands_for(mask, scene, rgb), scene.product
     if at is None:
         raise SceneError(
-            "`mask=csmask` takes reflectance with at least blue, green, red and near infrared, and "
-            f"{scene.source} does not have all four: use `mask=auto` or a raster."
+            {
+                "auto": "`mask=auto` needs red, green and blue, which "
+                f"{scene.source} does not have: choose another mask.",
+                "s2cloudless": f"`mask=s2cloudless` takes Sentinel-2 L1C with bands {' '.join(s2cloudless.BANDS)}, and "
+                f"{scene.source} is {product.name}: use `mask=csmask` or `mask=scl`.",
+                "csmask": "`mask=csmask` takes reflectance with at least blue, green, red and near infrared, and "
+                f"{scene.source} does not have all four: use `mask=auto` or a raster.",
+            }[mask]
         )
-    level: Literal["l1c", "l2a"] = "l1c" if "l1" in sensor.name else "l2a"
-    seen, called = scene.select(at), ukis_csmask.BANDS[: len(at)]
-    return lambda values: ukis_csmask.classify(sensor.to_reflectance(values), called, level), seen
+    seen = scene.select(at)
+    if mask == "auto":  # bright, colourless pixels
+        picture = product.into(PICTURE_RANGE if product.picture else RGB_RANGE).unnamed()
+        return lambda values: classes_of_brightness(picture.to_model(values)), seen
+    if mask == "s2cloudless":
+        return lambda values: s2cloudless.classify(product.to_reflectance(values)), seen
+    level: Literal["l1c", "l2a"] = "l1c" if "l1" in product.name else "l2a"
+    called = ukis_csmask.BANDS[: len(at)]
+    return lambda values: ukis_csmask.classify(product.to_reflectance(values), called, level), seen
 
 
-def _rgb_bands(sensor: Sensor, names: Sequence[str], rgb: Sequence[int] | None) -> Sequence[int] | None:
-    return rgb or find_bands(sensor, names, RGB)
-
-
-def _s2cloudless_bands(sensor: Sensor, names: Sequence[str]) -> list[int] | None:
-    return find_bands(sensor, names, s2cloudless.BANDS) if sensor.name.startswith("s2-l1c") else None
-
-
-def _csmask_bands(sensor: Sensor, names: Sequence[str]) -> list[int] | None:
-    if sensor.name in ("rgb8", "picture"):
-        return None
-    for count, nir in ((6, "nir"), (6, "nir08"), (4, "nir"), (4, "nir08")):
-        at = find_bands(sensor, names, [nir if band == "nir" else band for band in ukis_csmask.BANDS[:count]])
-        if at is not None:
-            return at
-    return None
-
-
-def sensor_of(scene: Scene, named: str | Sensor | None) -> Sensor:
-    """Give the scene's product: the one named, or the one in its metadata; otherwise refuse."""
-    scales, offsets = [band.scale for band in scene.bands], [band.offset for band in scene.bands]
-    given = SENSORS[named] if isinstance(named, str) else named
-    sensor = given or recognise(scene.hints, scene.dtype, scales, offsets)
-    if sensor is None:
-        raise SceneError(
-            f"{scene.source} holds {scene.dtype} values and does not say of which product: name it with "
-            f"`sensor`, one of {', '.join(SENSORS)} (n0400 for Sentinel-2 of processing baseline 04.00 "
-            "and later)."
-        )
-    return sensor
+def _bands_for(mask: str, scene: Scene, rgb: Sequence[int] | None) -> Sequence[int] | None:
+    """Say where the bands are that a detector looks at; None where the scene lacks one, or is not for it."""
+    name = scene.product.name
+    if mask == "auto":
+        wanted: list[Sequence[str]] = [RGB]
+        if rgb:
+            return rgb
+    elif mask == "s2cloudless":
+        wanted = [s2cloudless.BANDS] if name.startswith("s2-l1c") else []
+    else:
+        sets = [] if name in ("rgb8", "picture") else [ukis_csmask.BANDS, ukis_csmask.BANDS[:4]]
+        wanted = [[nir if band == "nir" else band for band in bands] for bands in sets for nir in ("nir", "nir08")]
+    found = (find_bands(scene.product, scene.names, names) for names in wanted)
+    return next((at for at in found if at is not None), None)
