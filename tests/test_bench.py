@@ -81,11 +81,13 @@ def test_a_size_that_would_take_too_long_is_left_out() -> None:
 
 
 def test_half_as_many_bytes_are_needed_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
-    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    monkeypatch.setattr(bench, "_cost", lambda *_: SimpleNamespace(inference_bytes=have * 3 // 5))
+    monkeypatch.setattr(bench, "memory_of_machine", lambda: 10 << 30)
+    monkeypatch.setattr(bench, "_cost", lambda *_: SimpleNamespace(inference_bytes=6 << 30))
     contender = Contender("tiny", "torch", "float32")
     assert "GiB" in str(bench._too_much(contender, 64, QUICK, []))
     assert bench._too_much(replace(contender, dtype="bfloat16"), 64, QUICK, []) is None
+    monkeypatch.setattr(bench, "memory_of_machine", lambda: None)
+    assert bench._too_much(contender, 64, QUICK, []) is None
 
 
 @pytest.mark.parametrize("name", ["tiny", "linear", "mdta", "linear-sra", "restormer"])

@@ -1,11 +1,12 @@
 """Writing whole or not at all, one sha256, one cache folder."""
 
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
 
-from attcr.files import cache_folder, replacing, sha256, write_whole
+from attcr.files import cache_folder, memory_of_machine, replacing, sha256, write_whole
 
 
 def test_a_file_is_replaced_in_one_step_and_nothing_stays_beside_it(tmp_path: Path) -> None:
@@ -39,3 +40,12 @@ def test_the_cache_folder_follows_the_environment(tmp_path: Path, monkeypatch: p
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/home/someone")
     assert cache_folder() == Path("/home/someone/.cache/attcr")
+
+
+def test_the_memory_of_a_machine_is_told_where_its_system_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1000}.__getitem__)
+    assert memory_of_machine() == 4_096_000
+    monkeypatch.setattr(os, "sysconf", lambda _: -1)
+    assert memory_of_machine() is None
+    monkeypatch.delattr(os, "sysconf")
+    assert memory_of_machine() is None

@@ -42,8 +42,7 @@ def pack(target: Path, fields: Mapping[str, str] | None = None) -> list[str]:
 
 def choices() -> str:
     """Give choices.json: what each option takes, and the weights. The plugin cannot ask: attcr runs elsewhere."""
-    from attcr.restore.no_network import NO_WEIGHTS
-    from attcr.restore.options import restore_options
+    from attcr.restore.options import NO_WEIGHTS, restore_options
     from attcr.weights import restoring
 
     told = {name: list(option.choices) for name, option in restore_options().items() if option.choices}

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from attcr.bands.spec import TRUE_COLOUR, InputSpec, band_slots
 from attcr.errors import AttcrError, ConfigError
 from attcr.extras import needed
+from attcr.files import memory_of_machine
 from attcr.networks import build_network, make_config, name_of
 from attcr.networks.attcr import ATTCRConfig, Attention
 from attcr.ops import TRITON, triangular_attention, using
@@ -306,8 +307,8 @@ def _too_much(contender: Contender, size: int, options: BenchOptions, rows: Sequ
         needed += 3 * 4 * options.batch * heads * tokens**2
     elif contender.backend not in ("torch", "torch-chunked"):
         needed *= 2  # all chunks are in memory at once
-    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if options.device == "cpu" and needed > have / 2:
+    have = memory_of_machine()
+    if options.device == "cpu" and have and needed > have / 2:
         return f"about {needed / 2**30:.1f} GiB of {have / 2**30:.1f}"
     before = [row for row in rows if Contender(row.network, row.backend, row.dtype) == contender]
     if before:

@@ -55,3 +55,12 @@ def sha256(path: str | os.PathLike[str]) -> str:
 def cache_folder() -> Path:
     """Give the folder for what is kept between runs: attcr in XDG_CACHE_HOME, else in ~/.cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "attcr")
+
+
+def memory_of_machine() -> int | None:
+    """Give the bytes of memory of this machine; None where the system does not say, as on Windows."""
+    try:
+        page, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+    return page * pages if min(page, pages) > 0 else None

@@ -15,7 +15,7 @@ from attcr.bands.spec import shown_bands
 from attcr.errors import ConfigError, ShapeError
 from attcr.extras import need, needed
 from attcr.restore.array import RestoredArray
-from attcr.restore.display import address_of, legend
+from attcr.restore.publish import address_of, legend
 from attcr.restore.scene import RestoreResult
 from attcr.restore.walk import QUALITY_COLOURS, QUALITY_NAMES
 

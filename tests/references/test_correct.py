@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import attcr.references.correct
-import attcr.restore.prepare as preparing
+import attcr.restore.scene as scene_module
 from attcr.bands.sensors import SENTINEL2_L1C, SENTINEL2_L2A
 from attcr.bands.spec import OTHER_DATES
 from attcr.errors import AttcrWarning, ConfigError
@@ -95,7 +95,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
         bands, slots = zip(*sorted((at, slot) for slot, at in enumerate(places) if at is not None), strict=True)
         return Corrector(carry_along_rows, bands, slots, identity)
 
-    monkeypatch.setattr(preparing, "open_corrector", opened)
+    monkeypatch.setattr(scene_module, "open_corrector", opened)
     return Place(tmp_path)
 
 
@@ -192,9 +192,9 @@ def test_interrupted_and_resumed_it_gives_the_same_bytes_and_with_another_networ
     assert result.resumed_row > 0
     assert place.files("out") == whole
     interrupt()
-    opened = preparing.open_corrector
+    opened = scene_module.open_corrector
     other = {"weights_sha256": "e" * 64}
-    monkeypatch.setattr(preparing, "open_corrector", lambda *a, **k: replace(opened(*a, **k), identity=other))
+    monkeypatch.setattr(scene_module, "open_corrector", lambda *a, **k: replace(opened(*a, **k), identity=other))
     with pytest.warns(AttcrWarning, match="other work"):
         assert place.restore("out", place.first, place.second, resume=True).resumed_row == 0
 

@@ -12,6 +12,7 @@ from rasterio.warp import transform
 from scipy.ndimage import gaussian_filter
 from typer.testing import CliRunner
 
+import attcr.restore.scene
 from attcr.bands.spec import InputSpec, band_slots
 from attcr.cli import app
 from attcr.errors import AttcrWarning, ConfigError, SceneError
@@ -385,3 +386,16 @@ def test_gaps_grow_into_haze_that_a_product_mask_missed_and_a_mask_of_ones_own_i
         cloudy, tmp_path / "out.tif", "none", options=place.options(first, mask=f"scl={found}"), overwrite=True
     )
     assert same_bits(read(small.target), read(tmp_path / "out.tif"))
+
+
+@pytest.mark.parametrize("references", [("first", "second"), ("first", "nowhere")])
+def test_everything_is_closed_where_a_later_step_refuses(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, references: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(attcr.restore.scene, "MEMORY_LIMIT", 1)
+    before = {path.resolve() for path in Path("/proc/self/fd").iterdir()}
+    named = [getattr(place, name, tmp_path / name) for name in references]
+    with pytest.raises(SceneError, match=r"smaller `tile`|nowhere does not exist") as error:
+        restore_scene(place.cloudy, tmp_path / "out.tif", "none", options=place.options(*named))
+    assert error.value.__traceback__, "its frames still hold what was opened"
+    assert {path.resolve() for path in Path("/proc/self/fd").iterdir()} - before == set()

@@ -18,8 +18,7 @@ from attcr.errors import AttcrWarning
 from attcr.restore import Progress, RestoreOptions, RestoreResult, restore_scene
 from attcr.restore import resume as resume_module
 from attcr.restore import scene as scene_module
-from attcr.restore.inputs import identity_of
-from attcr.restore.resume import State, empty, read_state, take_up
+from attcr.restore.resume import State, empty, identity_of, read_state, take_up
 from attcr.scenes import write
 from fake_scenes import SENSORS, Counting, make, noise, read
 
@@ -118,7 +117,7 @@ def test_a_changed_file_on_a_server_starts_anew_and_the_same_goes_on(tmp_path: P
 def test_what_a_server_does_not_tell_of_is_not_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "served").mkdir()
     flat(tmp_path / "served" / "in.tif", 10)
-    monkeypatch.setattr("attcr.restore.inputs._of_server", lambda _: None)
+    monkeypatch.setattr("attcr.restore.resume._of_server", lambda _: None)
     with serve(tmp_path / "served") as address:
         interrupt(f"{address}/in.tif", tmp_path / "o.tif", options())
         with pytest.warns(AttcrWarning, match="does not say"):

@@ -20,7 +20,7 @@ from rasterio.rpc import RPC
 from rio_cogeo.cogeo import cog_validate
 
 import attcr
-import attcr.restore.prepare
+import attcr.restore.scene
 from attcr.bands.spec import SEN12MSCR, SEN12MSCR_OPTICAL, TRUE_COLOUR
 from attcr.errors import AttcrWarning, SceneError
 from attcr.restore import Progress, RestoreOptions, join_blocks, plan_scene, restore_block, restore_scene
@@ -514,7 +514,7 @@ def test_a_list_of_band_files_and_a_stac_item_give_the_same(tmp_path: Path) -> N
 
 def test_memory_is_refused_before_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = make(tmp_path / "in.tif", noise("uint8", (3, 300, 300)))
-    monkeypatch.setattr(attcr.restore.prepare, "MEMORY_LIMIT", 1 << 20)
+    monkeypatch.setattr(attcr.restore.scene, "MEMORY_LIMIT", 1 << 20)
     model = Counting()
     with pytest.raises(SceneError, match=r"0\.0 GiB are allowed: use a smaller `tile`"):
         restore_scene(source, tmp_path / "out.tif", model, options=options())
@@ -602,12 +602,22 @@ def test_a_scene_that_is_refused_leaves_no_file_open(
 ) -> None:
     folder, name = shared_data / "sen12mscr", "ROIs1970_fall_139_p839.tif"
     settings = RestoreOptions(sensor="s2-l1c", sar=str(folder / "s1" / name), mask="none")
-    monkeypatch.setattr(attcr.restore.prepare, "MEMORY_LIMIT", 1)
+    monkeypatch.setattr(attcr.restore.scene, "MEMORY_LIMIT", 1)
     before = {path.resolve() for path in Path("/proc/self/fd").iterdir()}
     with pytest.raises(SceneError, match="use a smaller `tile`") as error:
         restore_scene(folder / "s2_cloudy" / name, tmp_path / "out.tif", AddRadar(spec=SEN12MSCR), options=settings)
     assert error.value.__traceback__, "its frames still hold what was opened"
     assert {path.resolve() for path in Path("/proc/self/fd").iterdir()} - before == set()
+
+
+def test_a_system_that_does_not_tell_its_memory_restores_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sysconf")  # Windows has none
+    source = make(tmp_path / "in.tif", noise("uint8", (3, 60, 70)))
+    result = restore_scene(source, tmp_path / "out.tif", Same(), options=options())
+    assert same_bits(read(result.target), read(source))
+    monkeypatch.setattr(attcr.restore.scene, "MEMORY_LIMIT", 1 << 20)
+    with pytest.raises(SceneError, match=r"and 0\.0 GiB are allowed"):
+        restore_scene(source, tmp_path / "other.tif", Same(), options=options())
 
 
 def test_a_full_disk_is_told_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

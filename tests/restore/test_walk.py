@@ -14,7 +14,7 @@ from attcr.bands.sensors import REFLECTANCE, S2_COMMON
 from attcr.bands.spec import ANY_BANDS, SEN12MSCR, TRUE_COLOUR, InputSpec
 from attcr.errors import AllCloudError, AttcrWarning, SceneError
 from attcr.restore import RestoreOptions, join_blocks, plan_scene, restore_array, restore_block, restore_scene
-from attcr.restore.prepare import prepare
+from attcr.restore.scene import open_job
 from attcr.restore.walk import CLOUD_LEFT, LARGE_ERROR, LOW_CONFIDENCE, NODATA, ORIGINAL, UNDER_THICK, UNDER_THIN
 from attcr.scenes.clouds.rim import Rim
 from attcr.scenes.dataset import gdal
@@ -234,8 +234,8 @@ def test_what_decides_a_result_is_in_its_fingerprint_and_nothing_else(tmp_path: 
     source = scene(tmp_path, ("B02", "B03", "B04"))
 
     def fingerprint(model: Watching, **settings: Any) -> str:
-        with gdal(), prepare(source, model, replace(EVERYWHERE, **settings)) as job:
-            return job.fingerprint()
+        with gdal(), open_job(source, model, replace(EVERYWHERE, **settings)) as job:
+            return job.fingerprint
 
     other = Watching()
     other.identity = {"weights_sha256": "other", "dtype": "float32"}
@@ -371,26 +371,35 @@ def test_the_mask_that_was_chosen_is_told_and_decides_the_fingerprint(tmp_path: 
     assert plan_scene(source, tmp_path / "plan.tif", Watching(), options=plain).mask == "auto"
     prints = []
     for mask in (None, "auto", "none"):
-        with gdal(), prepare(source, Watching(), replace(plain, mask=mask)) as job:
-            prints.append(job.fingerprint())
+        with gdal(), open_job(source, Watching(), replace(plain, mask=mask)) as job:
+            prints.append(job.fingerprint)
     assert prints[0] == prints[1] != prints[2]
 
 
 def test_no_mask_is_told_and_so_is_an_option_without_effect(tmp_path: Path) -> None:
     source, mask = scl_scene(tmp_path, np.full((40, 48), 10))
-    with pytest.warns(AttcrWarning, match="every pixel is restored, cloud or not"), gdal():
-        prepare(source, Watching(), EVERYWHERE).whole.close()
-    with pytest.warns(AttcrWarning, match="`unseen=fill` has no effect: there is no mask"), gdal():
-        prepare(source, Watching(), replace(EVERYWHERE, unseen="fill")).whole.close()
+
+    def opened(model: Watching, **settings: Any) -> None:
+        with gdal(), open_job(source, model, replace(EVERYWHERE, **settings)):
+            pass
+
+    with pytest.warns(AttcrWarning, match="every pixel is restored, cloud or not"):
+        opened(Watching())
+    with pytest.warns(AttcrWarning, match="`unseen=fill` has no effect: there is no mask"):
+        opened(Watching(), unseen="fill")
     every = Watching(spec=replace(ANY_BANDS, removes=("thin", "thick")))
-    with pytest.warns(AttcrWarning, match="`unseen=fill` has no effect: these weights remove thick"), gdal():
-        prepare(source, every, replace(EVERYWHERE, mask=mask, unseen="fill")).whole.close()
+    with pytest.warns(AttcrWarning, match="`unseen=fill` has no effect: these weights remove thick"):
+        opened(every, mask=mask, unseen="fill")
 
 
 def test_no_data_without_a_value_for_it_is_refused_before_the_work(tmp_path: Path) -> None:
     source = make(tmp_path / "in.tif", np.full((3, 16, 16), 100, np.uint8), photometric="RGB", **UTM)
-    with pytest.raises(SceneError, match="`nodata`"), gdal():
-        prepare(source, Counting(spec=TRUE_COLOUR), RestoreOptions(unseen="nodata"))
+    with (
+        pytest.raises(SceneError, match="`nodata`"),
+        gdal(),
+        open_job(source, Counting(spec=TRUE_COLOUR), RestoreOptions(unseen="nodata")),
+    ):
+        pass
 
 
 @pytest.mark.parametrize(

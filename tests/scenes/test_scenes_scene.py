@@ -136,10 +136,11 @@ def test_nodata_counts_for_each_band_and_a_products_blank_only_where_none_is_dec
     with open_scene(make(tmp_path / "plain.tif", values)) as scene:
         assert scene.valid(values, 0).all()
         assert scene.valid(values, 0, blank=0).tolist() == [[[False, True, True]]] * 2
-        declared = scene.with_nodata(7)
+    with open_scene(tmp_path / "plain.tif", nodata=7) as declared:
         assert declared.valid(values, 0, blank=0).tolist() == [[[True, False, True]], [[True, True, False]]]
+    for nodata in (-1, 65_536, 0.5):
         with pytest.raises(SceneError, match="cannot be a value of uint16"):
-            scene.with_nodata(-1)
+            open_scene(tmp_path / "plain.tif", nodata=nodata)
     floats = np.array([[[np.nan, np.inf, 1, -9]]], np.float32)
     with open_scene(make(tmp_path / "floats.tif", floats, nodata=-9)) as scene:
         assert scene.valid(floats, 0).tolist() == [[[False, False, True, False]]]

@@ -96,6 +96,20 @@ class InputSpec:
         """Give the slots of one kind, in order."""
         return tuple(slot for slot in self.slots if slot.kind == kind)
 
+    @classmethod
+    def of_bands(cls, product: Sensor, names: Sequence[str], asked: Sequence[str] | None = None) -> InputSpec:
+        """Say what is taken where there is no network: a scene's bands, all or those asked for, as they are."""
+        told, common = band_names(product, names), dict(zip(product.bands, product.common, strict=False))
+        if asked:
+            found = [(find_band(product, told, name), name) for name in asked]
+            told = band_names(product, [name if at is None else told[at] for at, name in found])
+        plain = [common.get(name, name) for name in told]
+        called = [name if name and ":" not in name else f"band {i}" for i, name in enumerate(plain, 1)]
+        slots = [Slot(name, wavelength_of(product, band)) for name, band in zip(called, told, strict=True)]
+        if len(set(called)) < len(called):
+            slots = [Slot(f"band {i}") for i in range(1, len(called) + 1)]
+        return cls(tuple(slots), tuple(slot.name for slot in slots), PRODUCTS, gsd=(0.1, 1e4), removes=("thin",))
+
     @property
     def bands(self) -> tuple[Slot, ...]:
         """Give the slots that are bands of the scene itself, in order."""

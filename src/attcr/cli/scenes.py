@@ -159,7 +159,7 @@ def _restore(
 
 
 def _told_by_restore(result: "RestoreResult", weights: str) -> Iterator[str]:
-    from attcr.restore.no_network import NO_WEIGHTS
+    from attcr.restore.options import NO_WEIGHTS
     from attcr.restore.walk import LOW_CONFIDENCE, QUALITY_NAMES
 
     total = max(sum(result.pixels.values()), 1)

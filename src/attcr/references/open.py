@@ -225,9 +225,7 @@ def _open_reference(href: str, mask: str | None, beside: Beside) -> ReferenceSce
         raise
 
 
-def _places(
-    whole: Scene, product: Sensor, slots: Sequence[str], wavelengths: Sequence[float | None]
-) -> list[int]:
+def _places(whole: Scene, product: Sensor, slots: Sequence[str], wavelengths: Sequence[float | None]) -> list[int]:
     """Say which of a reference's bands is each of the scene's: by name, wavelength or, where none has a name, place."""
     names = whole.names
     if (not any(names) or all(slot.startswith("band ") for slot in slots)) and len(names) == len(slots):

@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     from attcr.restore.array import restore_array as restore_array
     from attcr.restore.blocks import join_blocks as join_blocks
     from attcr.restore.blocks import restore_block as restore_block
-    from attcr.restore.clouds import find_clouds as find_clouds
-    from attcr.restore.fit import Fit as Fit
-    from attcr.restore.fit import choose_weights as choose_weights
-    from attcr.restore.fit import which_weights as which_weights
+    from attcr.restore.look import Fit as Fit
+    from attcr.restore.look import choose_weights as choose_weights
+    from attcr.restore.look import find_clouds as find_clouds
+    from attcr.restore.look import which_weights as which_weights
     from attcr.restore.options import RestoreOptions as RestoreOptions
-    from attcr.restore.outputs import targets_in as targets_in
+    from attcr.restore.publish import targets_in as targets_in
     from attcr.restore.scene import Progress as Progress
     from attcr.restore.scene import RestoreResult as RestoreResult
     from attcr.restore.scene import ScenePlan as ScenePlan
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 # Imported on first use: arrays are restored without rasterio.
 _PUBLIC = {
-    "Fit": "fit",
+    "Fit": "look",
     "Progress": "scene",
     "RestoreOptions": "options",
     "RestoreResult": "scene",
     "RestoredArray": "array",
     "ScenePlan": "scene",
-    "choose_weights": "fit",
-    "find_clouds": "clouds",
+    "choose_weights": "look",
+    "find_clouds": "look",
     "join_blocks": "blocks",
     "plan_scene": "scene",
     "restore_array": "array",
     "restore_block": "blocks",
     "restore_scene": "scene",
-    "targets_in": "outputs",
-    "which_weights": "fit",
+    "targets_in": "publish",
+    "which_weights": "look",
 }
 
 __all__ = [

@@ -139,7 +139,8 @@ def restore_tiles(
     _, height, width = image.shape
     cloud_map = None if clouds is None else _cloud_map(clouds, seen, names, predictor.spec, product, options)
     nodata = [options.nodata] * len(chosen)
-    walk = Walk(rows, predictor, predictor.spec.fit(product, slots), tiles, cloud_map, nodata, options, names)
+    spec, sensor = predictor.spec, predictor.spec.fit(product, slots)
+    walk = Walk(rows, spec, predictor, sensor, tiles, cloud_map, nodata, options, names)
     restored = image.copy()
     quality = np.full((height, width), NODATA, np.uint8)
     spread = np.full((height, width), np.nan, np.float32) if walk.has_spread else None

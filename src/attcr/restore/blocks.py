@@ -15,12 +15,21 @@ import numpy as np
 
 from attcr.errors import ConfigError
 from attcr.predict import Predictor
+from attcr.restore.job import Source
 from attcr.restore.options import RestoreOptions
-from attcr.restore.outputs import Outputs
-from attcr.restore.prepare import Source, check_target, prepare
-from attcr.restore.publish import Preview
+from attcr.restore.publish import Outputs, Preview, check_target
 from attcr.restore.resume import empty, held, make_folder
-from attcr.restore.scene import FinishedRows, RestoreResult, finished_rows, take_up_work, write_scene
+from attcr.restore.scene import (
+    FinishedRows,
+    RestoreResult,
+    clouds_of,
+    filler_of,
+    finished_rows,
+    open_job,
+    take_up_work,
+    walk_of,
+    write_scene,
+)
 from attcr.restore.walk import Array
 from attcr.scenes import write
 from attcr.scenes.dataset import gdal
@@ -44,7 +53,7 @@ def restore_block(
     options = _settled(options)
     index, count = block
     folder = Outputs(part).folder
-    with gdal(), prepare(source, model, options) as job, write.writing(part):
+    with gdal(), open_job(source, model, options) as job, write.writing(part):
         rows = job.grid.rows
         first, last = (len(rows) * i // count for i in (index, index + 1))
         make_folder(folder)
@@ -53,8 +62,8 @@ def restore_block(
             preview = Preview(folder / "preview.tif", job.scene, job.slots)
             with ZipFile(part, "w", ZIP_DEFLATED, compresslevel=1) as file:
                 if first < last:
-                    clouds = job.find_clouds(folder)
-                    walk = job.walk(clouds, None, job.find_filler(folder, clouds))
+                    clouds = clouds_of(job, folder)
+                    walk = walk_of(job, clouds, filler_of(job, folder, clouds))
                     for strip in islice(walk.strips(rows[first]), last - first):
                         _save_rows(file, finished_rows(job, preview, strip))
         finally:
@@ -74,12 +83,15 @@ def join_blocks(
     options = _settled(options)
     target = Path(target)
     began = time.perf_counter()
-    with gdal(), prepare(source, model, options) as job:
+    with gdal(), open_job(source, model, options) as job:
         outputs = check_target(job, target, overwrite=overwrite)
         with write.writing(target), held(outputs.folder, target):
             try:
+                state = take_up_work(job, outputs.folder, False)
+                if job.references:  # the item says what was found out about each
+                    filler_of(job, state.folder, clouds_of(job, state.folder))
                 rows = (one for part in parts for one in _load_rows(part))
-                result = write_scene(job, outputs, take_up_work(job, outputs.folder, False), None, rows)
+                result = write_scene(job, outputs, state, None, rows)
             finally:
                 shutil.rmtree(outputs.folder, ignore_errors=True)
     return replace(result, seconds=time.perf_counter() - began)

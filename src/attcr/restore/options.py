@@ -21,6 +21,8 @@ from attcr.scenes.vrt import VrtRule
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 MASKS = ("scl", "qa_pixel", "csmask", "s2cloudless", "auto", "none")
 """What a mask may be beside a raster."""
+NO_WEIGHTS = "none"
+"""What stands for no network, where clouds are only filled from other dates."""
 AUTO, AUTO_MOST = "auto", 3
 """What stands for references that are searched for, and how many are taken then."""
 DEFAULTS = 3

@@ -1,11 +1,14 @@
-"""What is written beside a restored scene: quality, spread, a preview, and last the STAC item that describes them."""
+"""What is written of a restored scene: named once, checked before any work, made, and given its names last."""
 
 from __future__ import annotations
 
+import base64
+import html
 import json
+import os
 import shutil
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from rasterio.enums import ColorInterp
 
-from attcr.addresses import is_item, local_file, redact
+from attcr.addresses import is_item, is_local, local_file, redact
+from attcr.bands.products import BAND_IN_NAME
 from attcr.bands.spec import shown_bands
+from attcr.errors import SceneError, warn
 from attcr.files import to_disk
 from attcr.restore.filler import UNKNOWN_DAYS
-from attcr.restore.outputs import Outputs
-from attcr.restore.prepare import Prepared
+from attcr.restore.job import Job
 from attcr.restore.resume import State
 from attcr.restore.walk import NODATA, QUALITY_COLOURS, QUALITY_NAMES, Array
 from attcr.scenes import write
@@ -26,17 +30,165 @@ from attcr.scenes.open import open_scene
 from attcr.scenes.scene import Band, Profile, Scene
 from attcr.version import __version__
 
+LONGEST_NAME = 255
+"""Bytes of a file name that every common file system takes."""
+_ENDINGS = {".png": ".png", ".jpg": ".png", ".jpeg": ".png", ".webp": ".webp", ".bmp": ".png"}
 Layers = dict[str, tuple[Profile, list[Band]]]
 """The rasters of a result: name to how they are described."""
 
 
-def layers_of(job: Prepared) -> Layers:
+@dataclass(frozen=True)
+class Outputs:
+    """Where everything about a restored scene goes: beside its target, named after it."""
+
+    target: Path
+    has_spread: bool = False
+    overwrite: bool = False
+    """Whether files of these names are replaced; inputs and folders never are."""
+    has_dates: bool = False
+
+    @property
+    def rasters(self) -> dict[str, Path]:
+        """Layer to its file."""
+        made = {"quality": True, "spread": self.has_spread, "dates": self.has_dates}
+        return {"restored": self.target, **{name: self._beside(f"_{name}.tif") for name in made if made[name]}}
+
+    @property
+    def preview(self) -> Path:
+        """The picture of before and after."""
+        return self._beside("_preview.png")
+
+    @property
+    def item(self) -> Path:
+        """The STAC item."""
+        return self._beside(".json")
+
+    @property
+    def folder(self) -> Path:
+        """Where unfinished files are, beside the target so that they can be renamed to it."""
+        return self.target.with_name(f".{self.target.name}.attcr")
+
+    def _beside(self, ending: str) -> Path:
+        return self.target.with_name(self.target.stem + ending)
+
+    def __iter__(self) -> Iterator[Path]:
+        """Give every file in the order in which they get their names.
+
+        The .aux.xml that GDAL reads and writes beside a raster comes first: the raster is never without it.
+        """
+        for raster in self.rasters.values():
+            yield aux_of(raster)
+            yield raster
+        yield self.preview
+        yield self.item
+
+    def check(self, inputs: Iterable[str]) -> None:
+        """Refuse names that cannot be written, that are inputs, or, without `overwrite`, that are taken."""
+        _check_names([*self, self.folder])
+        read = {os.path.realpath(path): path for href in inputs if (path := local_file(href)) is not None}
+        for path in [*self, self.folder]:
+            if (source := read.get(os.path.realpath(path))) is not None or (source := _inside(path, read)) is not None:
+                raise SceneError(f"{path} would be written over {source}, which is read here: choose another target.")
+        for path in self:
+            if path.is_dir():
+                raise SceneError(
+                    f"{path} is a folder, and a file of this name is to be written: choose another target."
+                )
+        for path in sorted(self, key=lambda path: path.suffix == ".xml"):
+            if not self.overwrite and os.path.lexists(path):
+                raise SceneError(f"{path} exists: choose another name, or replace it with `overwrite`.")
+        owner = _owner(self.item)
+        if owner is not None and owner != self.target.name and self.target.with_name(owner).exists():
+            raise SceneError(f"{self.item} and the files it names belong to {owner}: choose a target of another name.")
+
+
+def check_target(job: Job, target: Path, *, overwrite: bool) -> Outputs:
+    """Name all files of a result, or refuse: what cannot be written, is an input, or exists already."""
+    if not is_local(str(target)):
+        raise SceneError(f"{redact(str(target))} is not a local file: write to disk and copy it up.")
+    count = len(job.whole.bands) + bool(job.whole.alpha)
+    write.check_target(target, job.scene.profile.dtype, count)
+    write.check_space(target.parent, job.disk)
+    outputs = Outputs(target, job.has_spread, overwrite, bool(job.references))
+    outputs.check(job.read)
+    if target.suffix.lower() in (".jpg", ".jpeg"):
+        warn(
+            f"{target.name} is JPEG, which changes every pixel a little: write .tif or .png to keep clear "
+            "pixels unchanged."
+        )
+    return outputs
+
+
+def targets_in(folder: Path, sources: Sequence[str]) -> list[tuple[tuple[str, ...], Path]]:
+    """Give each scene of these and the file in a folder that it goes to, named after it.
+
+    Files that are named after bands are one scene; else each is one. What a format cannot store without a change, such
+    as JPEG, becomes PNG; all that is no picture becomes GeoTIFF.
+    """
+    named = [BAND_IN_NAME.search(redact(source)) for source in sources]
+    if all(named):
+        starts = {Path(BAND_IN_NAME.sub("", redact(source))).name for source in sources}
+        name = starts.pop() if len(starts) == 1 else ""
+        return [(tuple(sources), folder / f"{name or 'restored'}.tif")]
+    targets: dict[Path, str] = {}
+    for source in sources:
+        plain = Path(redact(source))
+        target = folder / (plain.stem + _ENDINGS.get(plain.suffix.lower(), ".tif"))
+        if target in targets:
+            raise SceneError(
+                f"{redact(targets[target])} and {redact(source)} would both be written to {target}: restore them one "
+                "at a time, each with a target of its own."
+            )
+        targets[target] = source
+    return [((source,), target) for target, source in targets.items()]
+
+
+def aux_of(raster: Path) -> Path:
+    """Give the file in which GDAL keeps what a raster's own format cannot hold."""
+    return raster.with_name(raster.name + ".aux.xml")
+
+
+def _check_names(paths: Iterable[Path]) -> None:
+    for path in paths:
+        if "\0" in str(path):
+            raise SceneError(f"{str(path)!a} holds a NUL, which no file name can: choose another.")
+        encoded = os.fsencode(path.name)
+        if len(encoded) + len("..partial") > LONGEST_NAME:
+            raise SceneError(
+                f"{path.name[:40]}... has {len(encoded)} bytes, too many for a file name: choose a shorter one."
+            )
+        try:
+            encoded.decode()
+        except UnicodeDecodeError:
+            raise SceneError(f"{path.name!a} is not UTF-8, as the names of results are: choose another.") from None
+
+
+def _inside(folder: Path, read: dict[str, Path]) -> Path | None:
+    """Give the input that lies in a folder, which is emptied while working."""
+    if not folder.name.endswith(".attcr"):
+        return None
+    below = os.path.realpath(folder) + os.sep
+    return next((path for real, path in read.items() if real.startswith(below)), None)
+
+
+def _owner(item: Path) -> str | None:
+    """Give the name of the restored file that an item of ours describes; None where there is none."""
+    try:
+        told = json.loads(item.read_bytes())
+        if "attcr:fingerprint" not in told["properties"]:
+            return None
+        return Path(str(told["assets"]["restored"]["href"])).name
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
+
+
+def layers_of(job: Job) -> Layers:
     """Describe the restored raster and those that go beside it."""
     whole = job.whole
     return {"restored": (whole.profile, [*whole.bands, *([whole.alpha] if whole.alpha else [])]), **_side_layers(job)}
 
 
-def _side_layers(job: Prepared) -> Layers:
+def _side_layers(job: Job) -> Layers:
     """Describe the rasters that go beside the restored one."""
     plain = replace(job.scene.profile, tags={}, has_mask=False)
     classes = {f"CLASS_{value}": name for value, name in enumerate(QUALITY_NAMES)}
@@ -62,7 +214,7 @@ def _side_layers(job: Prepared) -> Layers:
         ]
     layers = {"quality": (replace(plain, dtype="uint8"), groups)}
     if job.has_spread:
-        kind = "expected error in reflectance" if job.predictor.spec.spread else "spread of eight views"
+        kind = "expected error in reflectance" if job.spec.spread else "spread of eight views"
         spread = Band("spread", "", 1, nodata=float("nan"), description=kind)
         layers["spread"] = (replace(plain, dtype="float32"), [replace(spread, colour=ColorInterp.gray)])
     if job.references:
@@ -73,7 +225,7 @@ def _side_layers(job: Prepared) -> Layers:
 
 
 def publish(
-    job: Prepared,
+    job: Job,
     outputs: Outputs,
     layers: Layers,
     state: State,
@@ -108,7 +260,7 @@ def publish(
     to_disk(outputs.target.parent)
 
 
-def _item(job: Prepared, outputs: Outputs, state: State) -> str:
+def _item(job: Job, outputs: Outputs, state: State) -> str:
     """Give the text of the item that says what was made, and how."""
     from attcr.scenes.pystac import item_of
 
@@ -117,7 +269,7 @@ def _item(job: Prepared, outputs: Outputs, state: State) -> str:
         "restored": "The scene without cloud",
         "quality": "; ".join(f"{value} {name}" for value, name in enumerate(QUALITY_NAMES)),
         "spread": "Expected absolute error in reflectance, mean over the bands"
-        if job.predictor.spec.spread
+        if job.spec.spread
         else "Standard deviation over eight flips and turns, as a part of the model's range",
         "preview": "Before and after",
         "dates": "Days to the date that a pixel is from, and the number of the reference, from 1",
@@ -126,8 +278,8 @@ def _item(job: Prepared, outputs: Outputs, state: State) -> str:
     assets = {name: (path, titles[name]) for name, path in files.items()}
     properties = {
         "processing:software": {"attcr": __version__},
-        "attcr:weights_sha256": job.predictor.identity["weights_sha256"],
-        "attcr:predictor": dict(job.predictor.identity),
+        "attcr:weights_sha256": job.identity["weights_sha256"],
+        "attcr:predictor": dict(job.identity),
         "attcr:sensor": job.sensor.name,
         "attcr:options": job.options.describe(),
         "attcr:options_sha256": job.options.digest(),
@@ -140,14 +292,11 @@ def _item(job: Prepared, outputs: Outputs, state: State) -> str:
     return item_of(scene, outputs.target, assets, properties)
 
 
-def told_references(job: Prepared, folder: Path) -> list[dict[str, Any]]:
+def told_references(job: Job, folder: Path) -> list[dict[str, Any]]:
     """Say of each reference what it is, how it was harmonised, and what of the scene is from it."""
     if not job.references:
         return []
-    path = folder / "references.json"
-    if not path.exists():  # the rows came ready from elsewhere
-        job.find_filler(folder, job.find_clouds(folder))
-    found = json.loads(path.read_text())
+    found = json.loads((folder / "references.json").read_text())
     count = len(job.references) + 1
     pixels = np.zeros(count, np.int64)
     for top in range(0, job.scene.height, 1024):
@@ -220,3 +369,32 @@ class Preview:
         scaled = np.nan_to_num((joined - low) / max(high - low, 1e-9), posinf=1, neginf=0)
         picture: NDArray[np.uint8] = (np.clip(scaled, 0, 1) * 255).astype(np.uint8)
         return picture
+
+
+def legend(counts: Sequence[int]) -> str:
+    """Give the classes of a quality raster that there are, each with its colour and its share of what is data."""
+    total = max(sum(count for value, count in enumerate(counts) if value != NODATA), 1)
+    rows = "".join(
+        f'<tr><td style="background:rgb{QUALITY_COLOURS[value][:3]};width:1.5em"></td>'
+        f'<td style="text-align:left">{html.escape(name)}</td><td>{counts[value] / total:.2%}</td></tr>'
+        for value, name in enumerate(QUALITY_NAMES)
+        if counts[value] and value != NODATA
+    )
+    return f"<table>{rows}</table>"
+
+
+def address_of(png: bytes) -> str:
+    """Give a picture as an address that holds it."""
+    return "data:image/png;base64," + base64.b64encode(png).decode()
+
+
+def html_of(target: Path, preview: Path, counts: Sequence[int]) -> str:
+    """Give a restored scene as its picture of before and after and the shares of its classes."""
+    name = html.escape(target.name)
+    try:
+        picture = f'<img src="{address_of(preview.read_bytes())}" alt="before and after" style="max-width:100%">'
+    except OSError:  # it may have been moved since
+        picture = ""
+    return (
+        f"<figure style='margin:0'>{picture}<figcaption>{name}: before and after</figcaption></figure>{legend(counts)}"
+    )

@@ -1,4 +1,4 @@
-"""Restore a whole scene: open -> grid -> read -> to_model -> predict -> from_model -> blend -> write."""
+"""The walk of a scene: open -> match weights -> choose mask -> open references -> check -> walk strips -> publish."""
 
 from __future__ import annotations
 
@@ -6,39 +6,57 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from attcr.addresses import redact
-from attcr.errors import AllCloudError, SceneError, warn
-from attcr.predict import Predictor
-from attcr.restore.display import html_of
-from attcr.restore.options import RestoreOptions
-from attcr.restore.outputs import Outputs
-from attcr.restore.prepare import Prepared, Source, check_target, prepare
-from attcr.restore.publish import Preview, layers_of, publish, told_references
+from attcr.bands.products import could_be_picture
+from attcr.bands.sensors import RGB, check_floats, check_values
+from attcr.bands.spec import InputSpec
+from attcr.errors import AllCloudError, ConfigError, SceneError, warn
+from attcr.files import memory_of_machine
+from attcr.predict import Predictor, open_predictor
+from attcr.references.choose import search_references
+from attcr.references.correct import open_corrector
+from attcr.references.open import Beside, open_references
+from attcr.restore.filler import Filler, colours_of
+from attcr.restore.job import Job, Source
+from attcr.restore.look import fitting
+from attcr.restore.options import NO_WEIGHTS, Dtype, RestoreOptions
+from attcr.restore.publish import Outputs, Preview, check_target, html_of, layers_of, publish, told_references
 from attcr.restore.resume import (
     State,
     checksum_of,
     checksum_of_file,
     held,
     keep_references,
+    kept_references,
     read_state,
     remove,
     remove_leftover,
     take_up,
 )
-from attcr.restore.walk import CLOUD_LEFT, NODATA, ORIGINAL, QUALITY_NAMES, Array, Strip
+from attcr.restore.walk import CLOUD_LEFT, NODATA, ORIGINAL, QUALITY_NAMES, Array, Strip, Walk, blank_of
 from attcr.scenes import write
-from attcr.scenes.clouds.find import CLOUDS
+from attcr.scenes.clouds.find import CLOUDS, choose_mask, find_clouds, mask_file
+from attcr.scenes.clouds.masks import THICK, THIN
+from attcr.scenes.clouds.rim import CloudMap
 from attcr.scenes.dataset import gdal
+from attcr.scenes.open import open_scene
+from attcr.scenes.scene import AlignedRaster, Scene
 
 if TYPE_CHECKING:
     from torch import nn
+
+MEMORY_LIMIT = 4 << 30
+"""Bytes that one strip of rows may take; a scene that needs more is refused."""
+MOST_NAMED = 13
+"""Bands that a note names; it says no more of others than that there are."""
 
 _log = logging.getLogger(__name__)
 
@@ -128,8 +146,8 @@ def restore_scene(
     options = options or RestoreOptions()
     target = Path(target)
     began = time.perf_counter()
-    with gdal(), prepare(source, model, options, Outputs(target).folder if resume else None) as job:
-        folder = Outputs(target).folder
+    folder = Outputs(target).folder
+    with gdal(), open_job(source, model, options, folder if resume else None) as job:
         if resume and Outputs(target).item.exists():
             remove_leftover(folder, target)
         outputs = check_target(job, target, overwrite=overwrite or (resume and was_publishing(job, folder)))
@@ -137,7 +155,7 @@ def restore_scene(
             "%s: %d x %d pixels of %s, %s into %s; weights %s; %d tiles; mask %s",
             *(job.scene.source, job.scene.width, job.scene.height, job.sensor.name),
             *([band.name or band.index for band in job.scene.bands], list(job.slots)),
-            *(job.predictor.identity["weights_sha256"][:12], len(job.grid), redact(job.mask)),
+            *(job.identity["weights_sha256"][:12], len(job.grid), redact(job.mask)),
         )
         with write.writing(target), held(folder, target):
             try:
@@ -165,17 +183,12 @@ def plan_scene(
     """Say what `restore_scene` would do, how long it would take and how much memory, and write nothing."""
     options = options or RestoreOptions()
     target = Path(target)
-    with gdal(), prepare(source, model, options) as job:
+    with gdal(), open_job(source, model, options) as job:
         check_target(job, target, overwrite=True)
         with write.writing(target), TemporaryDirectory(prefix=".attcr-plan-", dir=target.parent) as folder:
-            walk = job.walk(job.find_clouds(Path(folder)), None)
-            rows = job.grid.rows
-            to_run = sum(len(walk.tiles_to_run(row)) for row in rows)
-        x = np.zeros((1, len(job.predictor.spec.slots), job.grid.tile_height, job.grid.tile_width), np.float32)
-        walk.changes(x)  # the first one also warms up
-        began = time.perf_counter()
-        walk.changes(x)
-        seconds = (time.perf_counter() - began) * to_run
+            walk = walk_of(job, clouds_of(job, Path(folder)))
+            to_run = sum(len(walk.tiles_to_run(row)) for row in job.grid.rows)
+        seconds = _seconds_of_tile(walk) * to_run
         return ScenePlan(
             height=job.scene.height,
             width=job.scene.width,
@@ -192,6 +205,251 @@ def plan_scene(
         )
 
 
+def _seconds_of_tile(walk: Walk) -> float:
+    """Run one tile through the network; none takes no time."""
+    if walk.predictor is None:
+        return 0.0
+    x = np.zeros((1, len(walk.spec.slots), walk.grid.tile_height, walk.grid.tile_width), np.float32)
+    walk.changes(x)  # the first one also warms up
+    began = time.perf_counter()
+    walk.changes(x)
+    return time.perf_counter() - began
+
+
+@contextmanager
+def open_job(
+    source: Source, model: nn.Module | str | Path | Predictor, options: RestoreOptions, kept: Path | None = None
+) -> Iterator[Job]:
+    """Open a scene and all that it is restored with, or refuse it, saying why and what to do.
+
+    `kept` is the working folder of an interrupted run whose references are taken again, where they were searched for.
+    Everything that was opened is closed in the end, also where a later step refuses.
+    """
+    with ExitStack() as opened:
+        whole = open_scene(source, vrt=options.vrt, sensor=options.named_sensor(), nodata=options.nodata)
+        opened.callback(whole.close)
+        predictor = _open_network(model, options)
+        spec = predictor.spec if predictor else InputSpec.of_bands(whole.product, whole.names, options.bands)
+        if any(band.colormap for band in whole.bands):
+            raise SceneError(
+                f"{whole.source} holds indices into a colour table, not colours: expand it with "
+                "gdal_translate -expand rgb."
+            )
+        every = predictor is None and options.bands is None
+        scene, slots = (whole, spec.outputs) if every else _matched(whole, spec, options)
+        radar = _open_radar(scene, spec, options)
+        if radar:
+            opened.callback(radar.close)
+        named = {slot.name: slot for slot in spec.bands}
+        sensor = spec.fit(whole.product, [named[slot] for slot in slots])
+        colours = [whole.bands.index(scene.bands[slots.index(name)]) for name in RGB if name in slots]
+        rgb = colours if len(colours) == len(RGB) else None
+        options = replace(options, mask=_mask(whole, rgb, spec, options), dtype=_dtype(predictor, options))
+        beside = (mask_file(whole, options.mask or "none"), options.sar)
+        inputs = tuple(dict.fromkeys([*whole.files, *(href for href in beside if href)]))
+        sources = [source] if isinstance(source, (str, Path)) else source
+        weights = [str(model)] if isinstance(model, (str, Path)) else []
+        others = (*map(str, sources), *whole.companions.values(), *weights)
+        job = Job(whole, scene, slots, rgb, spec, predictor, sensor, radar, options, inputs, others)
+        if options.references:
+            job = _with_references(job, str(sources[0]), kept, opened)
+        _check(job)
+        yield job
+
+
+def _open_network(model: nn.Module | str | Path | Predictor, options: RestoreOptions) -> Predictor | None:
+    """Open the weights; None where none are wanted."""
+    if model != NO_WEIGHTS:
+        return open_predictor(model, device=options.device, dtype=options.dtype, backend=options.backend)
+    if not options.references:
+        raise ConfigError(
+            "`weights=none` fills clouds from other dates, and none was given: give them with `references`."
+        )
+    return None
+
+
+def _matched(whole: Scene, spec: InputSpec, options: RestoreOptions) -> tuple[Scene, tuple[str, ...]]:
+    """Give the scene with the bands that the network takes, in its own order, and the slots that they go into."""
+    try:
+        places = spec.match(whole.product, whole.names, options.bands)
+    except SceneError as error:
+        others = fitting(whole.product, whole.names) if options.bands is None else []
+        hint = f" Published weights that fit this scene: {', '.join(others)}." if others else ""
+        raise SceneError(f"{error}{hint}") from error
+    taken = [(slot.name, at) for slot, at in zip(spec.bands, places, strict=True) if at is not None]
+    taken.sort(key=lambda pair: pair[1])  # what comes out is in the order of what came
+    return whole.select([at for _, at in taken]), tuple(name for name, _ in taken)
+
+
+def _open_radar(scene: Scene, spec: InputSpec, options: RestoreOptions) -> AlignedRaster | None:
+    """Open the radar that the weights take, on the scene's grid."""
+    wanted = spec.of_kind("sar")
+    if not wanted:
+        if options.sar:
+            warn("These weights take no radar: `sar` has no effect.")
+        return None
+    names = " ".join(slot.name.partition(":")[2].upper() for slot in wanted)
+    if options.sar is None:
+        if all(slot.optional for slot in wanted):
+            return None
+        raise SceneError(
+            f"These weights take radar ({names} in dB) beside the optical bands, and none was given: give it with "
+            "`sar`, or use weights without radar."
+        )
+    radar = AlignedRaster(options.sar, scene.profile, scene.vrt)
+    if radar.count != len(wanted):
+        radar.close()
+        raise SceneError(f"{redact(options.sar)} has {radar.count} bands and the weights take {len(wanted)} ({names}).")
+    return radar
+
+
+def _mask(whole: Scene, rgb: list[int] | None, spec: InputSpec, options: RestoreOptions) -> str:
+    """Give the mask that is used, and say what of the options has no effect."""
+    mask = options.mask or choose_mask(whole, rgb)
+    if mask == "none":
+        warn(
+            "There is no mask: every pixel is restored, cloud or not, and the quality raster cannot say what was clear."
+        )
+    if options.unseen != "keep" and (mask == "none" or "thick" in spec.removes):
+        why = "there is no mask" if mask == "none" else "these weights remove thick cloud too"
+        warn(f"`unseen={options.unseen}` has no effect: {why}.")
+    return mask
+
+
+def _dtype(predictor: Predictor | None, options: RestoreOptions) -> Dtype:
+    """Give the type that is computed in, also where it was left to the machine."""
+    kind = predictor.identity.get("dtype") if predictor else "float32"
+    settled = next((one for one in get_args(Dtype) if one == kind), options.dtype)
+    return settled if options.dtype == "auto" else options.dtype
+
+
+def _with_references(job: Job, source: str, kept: Path | None, opened: ExitStack) -> Job:
+    """Give the job with its references, those that are named or found, and the network that corrects them."""
+    options, hrefs, asked = job.options, job.options.references, ""
+    if job.mask == "none":
+        raise SceneError("References fill what is under cloud, and no mask says where that is: choose one with `mask`.")
+    if options.searched:
+        asked = f"{job.fingerprint} {options.reference_days}"
+        found = kept_references(kept, asked) if kept else None
+        if found is None:
+            found = search_references(
+                source,
+                job.whole,
+                job.mask,
+                thick_only=job.predictor is not None,
+                most=options.searched,
+                days=options.reference_days,
+            )
+        hrefs = found
+    centres = {slot.name: slot.wavelength for slot in job.spec.bands}
+    beside = Beside(job.scene, job.slots, [centres[name] for name in job.slots])
+    references = open_references(hrefs, options.reference_mask, beside)
+    for reference in references:
+        opened.callback(reference.close)
+    corrector = None
+    if references and options.reference_fill != "classical":
+        computes = job.predictor.identity["backend"] if job.predictor else options.backend
+        corrector = open_corrector(
+            job.whole.product, job.scene.names, device=options.device, dtype=options.dtype, backend=computes
+        )
+    return replace(
+        job,
+        options=replace(options, references=hrefs),
+        inputs=tuple(dict.fromkeys([*job.inputs, *(href for one in references for href in one.inputs)])),
+        references=references,
+        corrector=corrector,
+        asked=asked,
+        known=job.identities if asked else {},
+    )
+
+
+def _check(job: Job) -> None:
+    """Refuse a scene that takes too much memory, or whose values cannot be what they should; name what stays."""
+    scene, product = job.scene, job.whole.product
+    if job.options.unseen == "nodata":
+        for band in scene.bands:
+            blank_of(band.nodata, job.sensor, scene.dtype)
+    limit = min(MEMORY_LIMIT, (memory_of_machine() or 2 * MEMORY_LIMIT) // 2)
+    if job.memory > limit:
+        raise SceneError(
+            f"One strip of {scene.source} ({scene.width} pixels wide, {len(scene.bands)} bands) takes "
+            f"{job.memory / 2**30:.1f} GiB and {limit / 2**30:.1f} GiB are allowed: use a smaller `tile`."
+        )
+    height = min(64, scene.height)
+    tops = sorted({0, (scene.height - height) // 2, scene.height - height})
+    strips = [scene.read(top, top + height) for top in tops]
+    seen = [scene.valid(strip, top, blank=product.nodata) for strip, top in zip(strips, tops, strict=True)]
+    values, valid = np.concatenate(strips, axis=1), np.concatenate(seen, axis=1)
+    check_values(product, values, valid)
+    if job.options.sensor is None and could_be_picture(product, scene.hints, scene.names):
+        check_floats(values, valid)
+    if job.passed:
+        named = [job.whole.bands[at].name or str(at + 1) for at in job.passed]
+        listed = " ".join(named[:MOST_NAMED]) + (" ..." if named[MOST_NAMED:] else "")
+        warn(
+            f"These weights do not restore {listed}: these bands stay unchanged, and the second band of the "
+            "quality raster says where it is still under cloud."
+        )
+
+
+def clouds_of(job: Job, folder: Path, on_rows: Callable[[int], None] | None = None) -> CloudMap | None:
+    """Give the scene's cloud map, kept in the working folder; None where no mask was asked for."""
+    untold = THICK if "thick" in job.spec.removes else THIN
+    return find_clouds(job.whole, job.mask, folder, rim=job.options.rim, rgb=job.rgb, untold=untold, on_rows=on_rows)
+
+
+def filler_of(
+    job: Job, folder: Path, clouds: CloudMap | None, on_rows: Callable[[int], None] | None = None
+) -> Filler | None:
+    """Look at the references and the scene, and give what fills the one from the others; None without any.
+
+    Where there is no network either, it says what cloud is left. What was found out about the references is written to
+    references.json in the working folder.
+    """
+    if clouds is None or not (job.references or job.predictor is None):
+        return None
+    masks = []
+    for i, reference in enumerate(job.references, 1):
+        beside = folder / f"reference-{i}"
+        shutil.rmtree(beside, ignore_errors=True)  # found again: an interrupted run may have left a part
+        masks.append(reference.find_clouds(beside, job.options.rim))
+    own = mask_file(job.whole, job.mask) == job.mask  # a raster of the user's is taken at its word
+    filler = Filler(
+        job.scene,
+        job.whole.product,
+        clouds,
+        job.references,
+        masks,
+        thick_only=job.predictor is not None,
+        colours=None if own else colours_of(job.whole.product, job.scene.names),
+        network=job.corrector,
+        batch=job.options.batch,
+    )
+    filler.survey(on_rows)
+    filler.save(folder / "references.json")
+    return filler
+
+
+def walk_of(
+    job: Job, clouds: CloudMap | None, filler: Filler | None = None, on_tiles: Callable[[int], None] | None = None
+) -> Walk:
+    """Give the walk of the scene's pixels."""
+    return Walk(
+        rows=job.scene,
+        spec=job.spec,
+        predictor=job.predictor,
+        sensor=job.sensor,
+        grid=job.grid,
+        clouds=clouds if job.predictor else None,
+        nodata=[band.nodata for band in job.scene.bands],
+        options=job.options,
+        slots=job.slots,
+        radar=job.radar,
+        on_tiles=on_tiles,
+        fill=filler.fill if filler else None,
+    )
+
+
 @dataclass(frozen=True)
 class FinishedRows:
     """Finished rows of every file of a scene."""
@@ -204,7 +462,7 @@ class FinishedRows:
     """Pixels of each quality class, and last those of cloud that the weights do not remove."""
 
 
-def finished_rows(job: Prepared, preview: Preview, strip: Strip) -> FinishedRows:
+def finished_rows(job: Job, preview: Preview, strip: Strip) -> FinishedRows:
     """Give a strip as rows of every file."""
     bottom = strip.top + strip.values.shape[1]
     values, quality = strip.values, strip.quality[None]
@@ -222,20 +480,20 @@ def finished_rows(job: Prepared, preview: Preview, strip: Strip) -> FinishedRows
     return FinishedRows(strip.top, layers, preview.rows(strip.top, strip.came, strip.values), pixels)
 
 
-def _quality_of_passed(job: Prepared, strip: Strip, values: Array) -> Array:
+def _quality_of_passed(job: Job, strip: Strip, values: Array) -> Array:
     """Give the classes of bands that are not restored: cloud stays wherever the others lost it."""
     assert strip.cloudy is not None, "a walk says it of every strip"
-    seen = job.whole.select(job.passed).valid(values, strip.top, blank=job.product.nodata).any(axis=0)
+    seen = job.whole.select(job.passed).valid(values, strip.top, blank=job.whole.product.nodata).any(axis=0)
     return np.where(seen, np.where(strip.cloudy, CLOUD_LEFT, ORIGINAL), NODATA).astype(np.uint8)
 
 
-def was_publishing(job: Prepared, folder: Path) -> bool:
+def was_publishing(job: Job, folder: Path) -> bool:
     """Say whether an interrupted run of this job had started to give files their names: they are its own."""
     state = read_state(folder)
-    return state is not None and state.publishing and state.fingerprint == job.fingerprint()
+    return state is not None and state.publishing and state.fingerprint == job.fingerprint
 
 
-def take_up_work(job: Prepared, folder: Path, resume: bool) -> State:
+def take_up_work(job: Job, folder: Path, resume: bool) -> State:
     """Give the state of an interrupted run of this job, or a new one in an empty folder."""
     untold = [redact(href) for href, identity in job.identities.items() if identity is None]
     if resume and untold:
@@ -251,7 +509,7 @@ def take_up_work(job: Prepared, folder: Path, resume: bool) -> State:
 
     return take_up(
         folder,
-        job.fingerprint(),
+        job.fingerprint,
         resume=resume and not untold,
         strips={0, *job.grid.rows, job.scene.height},
         width=job.scene.width,
@@ -261,7 +519,7 @@ def take_up_work(job: Prepared, folder: Path, resume: bool) -> State:
 
 
 def write_scene(
-    job: Prepared,
+    job: Job,
     outputs: Outputs,
     state: State,
     progress: Callable[[Progress], None] | None,
@@ -308,7 +566,7 @@ def write_scene(
     )
 
 
-def _tell_of_cloud_left(job: Prepared, state: State) -> None:
+def _tell_of_cloud_left(job: Job, state: State) -> None:
     """Warn of cloud that the weights do not remove; refuse a scene in which there is nothing else."""
     if not state.left:
         return
@@ -329,7 +587,7 @@ def _tell_of_cloud_left(job: Prepared, state: State) -> None:
 class _TileCount:
     """Counts tiles as they go through the network, and reports them."""
 
-    def __init__(self, job: Prepared, report: Callable[[Progress], None]) -> None:
+    def __init__(self, job: Job, report: Callable[[Progress], None]) -> None:
         self.done = self.total = 0
         self._report = report
         self._megapixels = job.grid.tile_height * job.grid.tile_width / 1e6
@@ -340,12 +598,15 @@ class _TileCount:
 
 
 def _restored_rows(
-    job: Prepared, state: State, preview: Preview, count: _TileCount, report: Callable[[Progress], None]
+    job: Job, state: State, preview: Preview, count: _TileCount, report: Callable[[Progress], None]
 ) -> Iterator[FinishedRows]:
     """Find the clouds now, and give the rows from the state's on as they are asked for."""
-    clouds = job.find_clouds(state.folder, lambda rows: report(Progress("mask", rows, job.scene.height)))
-    filler = job.find_filler(state.folder, clouds, lambda rows: report(Progress("mask", rows, job.scene.height)))
-    walk = job.walk(clouds, count, filler)
+
+    def on_rows(rows: int) -> None:
+        report(Progress("mask", rows, job.scene.height))
+
+    clouds = clouds_of(job, state.folder, on_rows)
+    walk = walk_of(job, clouds, filler_of(job, state.folder, clouds, on_rows), count)
     ahead = [row for row in job.grid.rows if row + job.grid.tile_height > state.row]
     count.total = sum(len(walk.tiles_to_run(row)) for row in ahead)
     report(Progress("restore", 0, count.total))

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.bands.sensors import Sensor, into_dtype
+from attcr.bands.spec import InputSpec
 from attcr.errors import SceneError, ShapeError
 from attcr.predict import Float32, Predictor, eight_views
 from attcr.restore.options import RestoreOptions
@@ -89,7 +90,9 @@ class Walk:
 
     rows: Image
     """The image's bands, those that the network takes."""
-    predictor: Predictor
+    spec: InputSpec
+    predictor: Predictor | None
+    """What restores; None: nothing does, and no tile is run."""
     sensor: Sensor
     """Fitted to the network (`InputSpec.fit`)."""
     grid: Grid
@@ -104,7 +107,7 @@ class Walk:
     """What fills finished rows from other dates."""
 
     def __post_init__(self) -> None:
-        spec = self.predictor.spec
+        spec = self.spec
         self._removes_thick = "thick" in spec.removes
         if self.clouds is not None and not self._removes_thick:
             self.clouds = replace(self.clouds, leaves_thick=self.options.unseen != "fill")
@@ -125,10 +128,12 @@ class Walk:
     @property
     def has_spread(self) -> bool:
         """Whether a spread comes out: predicted by the network, or of eight views."""
-        return self.predictor.spec.spread or self.options.confidence
+        return self.spec.spread or self.options.confidence
 
     def tiles_to_run(self, row: int) -> list[Tile]:
         """Give the tiles at this row that have something to restore."""
+        if self.predictor is None:
+            return []
         if self.clouds is None:
             return self.grid.row_of_tiles(row)
         return self.clouds.cloudy_tiles(self.grid, row)
@@ -141,7 +146,7 @@ class Walk:
         tiles = self.grid
         blender = StripBlender(tiles, len(self._outputs))
         spreads = StripBlender(tiles, 1) if self.has_spread else None
-        span = 1.0 if self.predictor.spec.spread else self.sensor.range.span
+        span = 1.0 if self.spec.spread else self.sensor.range.span
         begin = next(row for row in tiles.rows if row + tiles.tile_height > first_row)
         for one in (blender, spreads):
             if one is not None:
@@ -190,7 +195,7 @@ class Walk:
 
         A slot that nothing goes into stays 0.
         """
-        x = np.zeros((len(self.predictor.spec.slots), tile.height, tile.width), np.float32)
+        x = np.zeros((len(self.spec.slots), tile.height, tile.width), np.float32)
         x[self._told_planes] = 1
         x[self._planes] = _filled(self.sensor.to_model(values[:, :, tile.cols]), valid[:, :, tile.cols])
         if radar is not None and self._radar_sensor is not None:
@@ -204,7 +209,7 @@ class Walk:
         The spread is the expected absolute error in reflectance, the mean over the bands, where the network predicts
         it; else the deviation of eight flips and turns, in the network's range, where that was asked for.
         """
-        if self.predictor.spec.spread or not self.options.confidence:
+        if self.spec.spread or not self.options.confidence:
             return self._change(x)
         views = eight_views(lambda seen: self._change(seen)[0], x)
         return views[0], views.std(axis=0).mean(axis=1)
@@ -214,8 +219,8 @@ class Walk:
         missing = (max(SMALLEST_INPUT - height, 0), max(SMALLEST_INPUT - width, 0))
         if any(missing):
             x = np.pad(x, ((0, 0), (0, 0), (0, missing[0]), (0, missing[1])), mode="edge")
-        y = self.predictor(x)
-        spec = self.predictor.spec
+        assert self.predictor is not None, "no tile is run without one"
+        y, spec = self.predictor(x), self.spec
         planes = len(spec.outputs) * (2 if spec.spread else 1)
         if y.shape != (x.shape[0], planes, *x.shape[2:]):
             raise ShapeError(f"The network gave {y.shape} for {x.shape}; expected {planes} planes of the same size.")
@@ -284,10 +289,10 @@ class Walk:
                 unsure |= thick
         else:
             thick = clouds.classes == THICK
-        if self.predictor.spec.spread:
+        if self.spec.spread:
             unsure |= (np.abs(change) * self._units).mean(axis=0) > LARGE_CHANGE
         if spread is not None:
-            unsure |= spread > (LARGE_ERROR if self.predictor.spec.spread else LOW_SPREAD)
+            unsure |= spread > (LARGE_ERROR if self.spec.spread else LOW_SPREAD)
         return np.where(unsure, LOW_CONFIDENCE, np.where(thick, UNDER_THICK, UNDER_THIN)).astype(np.uint8)
 
     def _leave(self, left: NDArray[np.bool_], out: Array, quality: NDArray[np.uint8]) -> None:

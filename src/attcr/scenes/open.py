@@ -38,17 +38,37 @@ _PRODUCT_TAGS = ("PROCESSING_BASELINE", "PROCESSING_LEVEL", "PRODUCT_URI", "LAND
 
 
 def open_scene(
-    source: str | Path | Sequence[str | Path], *, vrt: VrtRule = "beside", sensor: Sensor | None = None
+    source: str | Path | Sequence[str | Path],
+    *,
+    vrt: VrtRule = "beside",
+    sensor: Sensor | None = None,
+    nodata: float | None = None,
 ) -> Scene:
     """Open a raster, a list of band files, a SAFE-like folder, or a STAC item (.json); local, http or s3.
 
     For a product on disk you may also give its archive (.zip, .tar) or its metadata file (MTD_*.xml, manifest.safe,
     *_MTL.txt). `vrt` says which VRTs are accepted: those of files in their own folder ("beside"), "any" or "never".
-    `sensor` is the product, if it is known; else the scene is asked for it here, once.
+    `sensor` is the product, if it is known; else the scene is asked for it here, once. `nodata` is the value that means
+    no data, if the files do not declare it.
     """
     scene = _open(source, vrt)
+    if nodata is not None:
+        scene = _with_nodata(scene, nodata)
     scales, offsets = [band.scale for band in scene.bands], [band.offset for band in scene.bands]
     return replace(scene, known_product=sensor or recognise(scene.hints, scene.dtype, scales, offsets))
+
+
+def _with_nodata(scene: Scene, nodata: float) -> Scene:
+    """Give the same scene with this nodata value declared for every band."""
+    if scene.dtype.kind == "f":
+        possible = not np.isfinite(nodata) or abs(nodata) <= np.finfo(scene.dtype).max
+    else:
+        info = np.iinfo(scene.dtype)
+        possible = float(nodata).is_integer() and info.min <= nodata <= info.max
+    if not possible:
+        scene.close()
+        raise SceneError(f"nodata {nodata:g} cannot be a value of {scene.dtype}: give one that can.")
+    return replace(scene, bands=tuple(replace(band, nodata=float(nodata)) for band in scene.bands))
 
 
 def _open(source: str | Path | Sequence[str | Path], vrt: VrtRule) -> Scene:
@@ -148,16 +168,16 @@ def _open_files(
     best: dict[str, str] = {}
     try:
         for href in hrefs:
-            found = BAND_IN_NAME.search(redact(href))
-            name = names[href] if names else found.group(1).upper() if found else Path(redact(href)).stem
-            dataset = open_dataset(href, vrt)
-            datasets[href] = dataset
+            dataset = datasets[href] = open_dataset(href, vrt)
+            plain = redact(href)
+            found = BAND_IN_NAME.search(plain)
+            name = names[href] if names else found.group(1).upper() if found else Path(plain).stem
             beside = name.lower()
             known = companions if beside in ("scl", "qa_pixel") else best
             key = beside if known is companions else name
             if dataset.count != 1:
                 raise SceneError(
-                    f"{redact(href)} has {dataset.count} bands, in a set of band files: expected one band per file."
+                    f"{plain} has {dataset.count} bands, in a set of band files: expected one band per file."
                 )
             if key not in known or dataset.width > datasets[known[key]].width:
                 known[key] = href

@@ -134,17 +134,6 @@ class Scene:
         """Give the same scene with only the bands at these positions, in this order; files are shared."""
         return replace(self, bands=tuple(self.bands[i] for i in positions))
 
-    def with_nodata(self, nodata: float) -> Scene:
-        """Give the same scene with this nodata value declared for every band."""
-        if self.dtype.kind == "f":
-            possible = not np.isfinite(nodata) or abs(nodata) <= np.finfo(self.dtype).max
-        else:
-            info = np.iinfo(self.dtype)
-            possible = float(nodata).is_integer() and info.min <= nodata <= info.max
-        if not possible:
-            raise SceneError(f"nodata {nodata:g} cannot be a value of {self.dtype}: give one that can.")
-        return replace(self, bands=tuple(replace(band, nodata=float(nodata)) for band in self.bands))
-
     def read(self, top: int, bottom: int, *, left: int = 0, right: int | None = None) -> Array:
         """Read rows [top, bottom) and columns [left, right) as (C, rows, columns), values untouched."""
         window = self._window(top, bottom, left, right)

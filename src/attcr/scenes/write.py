@@ -41,7 +41,6 @@ FORMATS: dict[str, tuple[str, dict[str, str]]] = {
     ".webp": ("WEBP", {"lossless": "YES"}),
 }
 SAME_FORMAT = {".tiff": ".tif", ".jpeg": ".jpg"}
-LOSSY = (".jpg",)
 _TYPES = {".png": ("uint8", "uint16"), ".jpg": ("uint8",), ".webp": ("uint8",)}
 _COUNTS = {".png": (1, 2, 3, 4), ".jpg": (1, 3), ".webp": (3, 4)}
 ROWS_PER_BLOCK = 16

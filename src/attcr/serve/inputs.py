@@ -17,8 +17,7 @@ from attcr.errors import AttcrError, ConfigError, SceneError
 from attcr.files import replacing, write_whole
 from attcr.fleet.manifest import Work, prune_item, work_of_item
 from attcr.fleet.settings import with_settings
-from attcr.restore.no_network import NO_WEIGHTS
-from attcr.restore.options import MASKS, RestoreOptions
+from attcr.restore.options import MASKS, NO_WEIGHTS, RestoreOptions
 from attcr.serve.describe import MASK_KINDS, OUTPUTS, options_taken
 from attcr.serve.limits import Hosts, NotAllowedError, check_file, fetch_file, file_name
 from attcr.serve.settings import Limits

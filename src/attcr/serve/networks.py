@@ -8,8 +8,7 @@ from pathlib import Path
 from attcr.addresses import redact
 from attcr.files import write_whole
 from attcr.fleet.run import FleetOptions, make_job
-from attcr.restore.no_network import NO_WEIGHTS
-from attcr.restore.options import RestoreOptions
+from attcr.restore.options import NO_WEIGHTS, RestoreOptions
 from attcr.serve.settings import ServeSettings
 from attcr.serve.store import WEIGHTS
 from attcr.serve.worker import INDEX

@@ -22,9 +22,8 @@ from attcr.fleet.run import recipe_of
 from attcr.fleet.settings import options_of
 from attcr.fleet.worker import Job, SceneWorker, item_key
 from attcr.predict import Predictor
-from attcr.restore.fit import choose_weights
-from attcr.restore.no_network import NO_WEIGHTS
-from attcr.restore.options import RestoreOptions
+from attcr.restore.look import choose_weights
+from attcr.restore.options import NO_WEIGHTS, RestoreOptions
 from attcr.restore.scene import Progress
 from attcr.scenes.dataset import gdal
 from attcr.scenes.open import open_scene

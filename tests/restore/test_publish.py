@@ -12,7 +12,7 @@ import attcr
 from attcr.bands.spec import TRUE_COLOUR
 from attcr.errors import SceneError
 from attcr.restore import RestoreOptions, join_blocks, plan_scene, restore_scene
-from attcr.restore.outputs import Outputs, targets_in
+from attcr.restore.publish import Outputs, targets_in
 from fake_scenes import SENSORS, Same, make, noise, read, same_bits
 
 PICTURE = RestoreOptions(sensor=SENSORS["uint8"], mask="none", tile=64, overlap=0)

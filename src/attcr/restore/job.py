@@ -1,0 +1,148 @@
+"""A job: a scene that was opened and fits its weights, and all that decides its result. Nothing of it changes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from attcr.addresses import redact
+from attcr.bands.sensors import Sensor
+from attcr.bands.spec import InputSpec
+from attcr.predict import Predictor
+from attcr.references.correct import TILE, Corrector
+from attcr.references.fill import FILL_MARGIN
+from attcr.references.harmonise import Cells
+from attcr.references.open import ReferenceScene
+from attcr.restore.options import NO_WEIGHTS, RestoreOptions
+from attcr.restore.resume import identity_of
+from attcr.scenes.scene import AlignedRaster, Scene
+from attcr.scenes.tiles import Grid, grid
+from attcr.version import __version__
+
+Source = str | Path | Sequence[str | Path]
+"""Anything that `open_scene` takes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A scene that fits its weights."""
+
+    whole: Scene
+    """With all its bands, for the detectors."""
+    scene: Scene
+    """With the bands that the network takes, in the scene's own order."""
+    slots: tuple[str, ...]
+    """The slots that these bands go into."""
+    rgb: list[int] | None
+    """Where among all bands the network's red, green and blue are, if it takes these."""
+    spec: InputSpec
+    """What the network takes; without one, the bands as they are."""
+    predictor: Predictor | None
+    """None where clouds are only filled from other dates."""
+    sensor: Sensor
+    """The scene's product, fitted to the network."""
+    radar: AlignedRaster | None
+    options: RestoreOptions
+    """With the mask and the number type that are used, and the references that were found."""
+    inputs: tuple[str, ...]
+    """Addresses of what decides the result: the scene's files, its mask, radar, references."""
+    others: tuple[str, ...]
+    """Addresses of what is read or came along beside those: weights, masks that are not asked for."""
+    references: tuple[ReferenceScene, ...] = ()
+    """Other dates that what is under cloud is filled from."""
+    corrector: Corrector | None = None
+    """What corrects them inside gaps."""
+    asked: str = ""
+    """What the references were searched for, where they were: equal for equal work."""
+    known: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
+    """Identities of inputs that were asked for before the references were searched."""
+
+    @property
+    def mask(self) -> str:
+        """The mask that is used."""
+        assert self.options.mask is not None, "open_job() chooses one"
+        return self.options.mask
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """What computes."""
+        none = {"weights_sha256": NO_WEIGHTS, "backend": NO_WEIGHTS, "dtype": "float32"}
+        return none if self.predictor is None else self.predictor.identity
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The tiles that the scene is restored in."""
+        return grid(self.scene.height, self.scene.width, tile=self.options.tile, overlap=self.options.overlap)
+
+    @cached_property
+    def passed(self) -> list[int]:
+        """Which of all bands the network does not restore: they stay unchanged."""
+        pairs = zip(self.scene.bands, self.slots, strict=True)
+        restored = {self.whole.bands.index(band) for band, slot in pairs if slot in self.spec.outputs}
+        return [at for at in range(len(self.whole.bands)) if at not in restored]
+
+    @property
+    def has_spread(self) -> bool:
+        """Whether a raster of the spread is written."""
+        return self.spec.spread or self.options.confidence
+
+    @property
+    def memory(self) -> int:
+        """Bytes of one strip: changes, values, what is valid, and what one band's arithmetic takes."""
+        pixels = self.grid.tile_height * self.grid.width
+        each = 4 + 2 * self.scene.dtype.itemsize + 1
+        planes = self.options.batch * len(self.spec.slots)
+        tile = self.grid.tile_height * self.grid.tile_width * planes * 4
+        passed = len(self.passed) * (2 * self.scene.dtype.itemsize + 1)
+        return pixels * (len(self.scene.bands) * each + passed + 64) + 4 * tile + self._memory_of_references
+
+    @property
+    def _memory_of_references(self) -> int:
+        """Bytes of the rows of all dates with their margin, and of what was learnt about each."""
+        if not self.references:
+            return 0
+        bands, cells = len(self.scene.bands), Cells.over(self.scene.height, self.scene.width)
+        rows = (self.grid.tile_height + 2 * FILL_MARGIN) * self.grid.width
+        fields = cells.shape[0] * cells.shape[1] * bands * bands
+        held = 2 * TILE * self.grid.width * (bands + 1) * 4 * len(self.references) if self.corrector else 0
+        return rows * bands * 4 * (len(self.references) + 4) + fields * (20 * len(self.references) + 24) + held
+
+    @property
+    def disk(self) -> int:
+        """Bytes of the working files and the finished one."""
+        bands = len(self.whole.bands) + bool(self.whole.alpha)
+        spread = 4 if self.has_spread else 0
+        dates = 10 + len(self.references) if self.references else 0
+        each = 7 * bands * self.scene.dtype.itemsize // 3 + 3 + spread + dates  # a working raster, overviews, the COG
+        return self.scene.height * self.scene.width * each
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """Addresses of all that is read or came along, none of which is ever written over."""
+        return (*self.inputs, *self.others)
+
+    @cached_property
+    def identities(self) -> dict[str, tuple[str, ...] | None]:
+        """Identity of each input when this run first asked; None if its server gives none."""
+        return {href: self.known[href] if href in self.known else identity_of(href) for href in self.inputs}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A sha256 of all that decides the result."""
+        told = {
+            "attcr": __version__,
+            "input": [identity or (redact(href), "unknown") for href, identity in self.identities.items()],
+            "bands": [(band.name, redact(band.href), band.index) for band in self.scene.bands],
+            "passed": [(self.whole.bands[at].name, redact(self.whole.bands[at].href)) for at in self.passed],
+            "slots": self.slots,
+            "sensor": repr(self.sensor),
+            "options": self.options.digest(),
+            "predictor": dict(self.identity),
+        }
+        if self.corrector:
+            told["corrector"] = dict(self.corrector.identity)
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
