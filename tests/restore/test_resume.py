@@ -160,6 +160,11 @@ def _link(folder: Path) -> None:
     (folder / "restored.tif").symlink_to(folder.parent / "elsewhere.tif")
 
 
+def _link_as_long_as_the_file(folder: Path) -> None:
+    _link(folder)
+    _edit(lambda told: told["sizes"].update({"restored.tif": 1}))(folder)
+
+
 def _zero(name: str) -> Callable[[Path], None]:
     """Let a working file keep its size and its head, and lose what was written since it was made."""
 
@@ -188,6 +193,8 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "preview.tif gone": lambda folder: (folder / "preview.tif").unlink(),
     "restored.tif cut": _cut,
     "restored.tif a link": _link,
+    "restored.tif a link as long as the file": _link_as_long_as_the_file,
+    "rows before the clouds were found": _edit(lambda told: told.update(has_clouds=False)),
     "restored.tif of zeros": _zero("restored.tif"),
     "quality.tif of zeros": _zero("quality.tif"),
     "preview.tif of zeros": _zero("preview.tif"),

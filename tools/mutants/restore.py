@@ -144,6 +144,12 @@ MUTANTS = [
             "np.ascontiguousarray(array).data)",
         ),
         ("fewer-checksums", "len(done) == len(self.checksums)", "True"),
+        (
+            "a-link-is-a-file",
+            "return stat.S_ISREG(found.st_mode) and found.st_size >= size",
+            "return found.st_size >= size",
+        ),
+        ("rows-before-clouds", "if self.row and not self.has_clouds:", "if False:"),
         ("own-files-are-forgotten", "State(folder, fingerprint, publishing=publishing)", "State(folder, fingerprint)"),
     ),
     *of(

@@ -77,6 +77,8 @@ MUTANTS = [
         "scenes/open.py",
         ("tests/scenes/test_open.py",),
         ("alpha-is-the-first", "last = bands[-1]", "last = bands[0]"),
+        ("the-users-product-is-not-heard", "known_product=sensor or recognise(", "known_product=recognise("),
+        ("the-hints-are-not-heard", "recognise(scene.hints, scene.dtype,", "recognise({}, scene.dtype,"),
     ),
     *of(
         "scenes/clouds/find.py",
@@ -92,5 +94,18 @@ MUTANTS = [
         ("masks-are-bands", 'not Path(name).name.startswith("MSK_")', "True"),
         ("neighbours-come-too", "path.name.startswith(start) and path.is_file()", "path.is_file()"),
         ("a-dot-before-the-name", "name.removeprefix('./')", "name"),
+    ),
+    *of(
+        "scenes/open.py",
+        ("tests/scenes/test_scenes_scene.py",),
+        ("nodata-beyond-the-type", "and info.min <= nodata <= info.max", ""),
+        ("nodata-between-integers", "float(nodata).is_integer() and info.min", "info.min"),
+    ),
+    *of(
+        "scenes/scene.py",
+        ("tests/scenes/test_scenes_scene.py",),
+        ("blank-in-one-band", "data &= (values != blank).any(axis=0)", "data &= (values != blank).all(axis=0)"),
+        ("blank-though-declared", "and all(band.nodata is None for band in self.bands)", ""),
+        ("infinite-is-data", "plane &= np.isfinite(numbers)", "plane &= ~np.isnan(numbers)"),
     ),
 ]
