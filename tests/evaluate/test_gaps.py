@@ -10,7 +10,9 @@ from typer.testing import CliRunner
 from attcr.cli import app
 from attcr.data import DATASETS
 from attcr.errors import ConfigError
+from attcr.evaluate import evaluate, open_benchmark
 from attcr.evaluate.gaps import CLASSICAL, GAP_FILL, NETWORK, OURS, Window, draw_gap, score_window
+from attcr.evaluate.run import COPY
 from attcr.references.harmonise import METHODS
 from fake_dates import ground
 from fake_scenes import make
@@ -53,6 +55,19 @@ def test_a_folder_of_dates_is_scored_inside_the_gaps_by_every_method(dates: Path
     assert report["self-check"]["chosen"]["regression"] == 1
     assert list(report["by days apart"]) == ["0 to 16"]
     assert f"**{OURS}**" in (tmp_path / "report.md").read_text()
+
+
+def test_from_python_it_is_a_protocol_as_any_other(dates: Path, tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    benchmark = open_benchmark("dates", dates, pairs=[("2020-01-01", "2020-01-11")])
+    report = evaluate(benchmark, [], ["gap-fill"], tmp_path, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(0, 1)]
+    assert json.loads((tmp_path / "report.json").read_text()) == report
+    windows = json.loads((tmp_path / "windows.json").read_text())
+    assert [(one["target"], one["reference"], one["days"]) for one in windows] == [("2020-01-01", "2020-01-11", 10)]
+    assert (tmp_path / "report.md").read_text().startswith(f"# gap-fill on {dates.name}, 1 windows of 256 px\n\nMean")
+    with pytest.raises(ConfigError, match="give no methods"):
+        evaluate(benchmark, [COPY], ["gap-fill"], tmp_path)
 
 
 def test_errors_are_of_the_gap_alone() -> None:

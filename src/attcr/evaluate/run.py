@@ -295,6 +295,10 @@ def evaluate(
     of the same evaluation is resumed, and the finished report is the same to the byte.
     """
     rules = find_protocols(protocols, benchmark.data)
+    if isinstance(benchmark.samples, ClearDates):
+        if methods:
+            raise ConfigError("gap-fill scores the ways to fill that attcr knows: give no methods.")
+        return evaluate_gaps(benchmark.samples, benchmark.data, Path(out), progress=progress)
     methods = [*methods, *(baseline for baseline in BASELINES.values() if baseline not in methods)]
     if len({method.name for method in methods}) < len(methods):
         raise ConfigError(

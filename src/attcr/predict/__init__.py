@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from attcr.errors import ConfigError
+from attcr.files import sha256
 from attcr.predict.predictor import Float32, Predictor, eight_views
-from attcr.weights import WeightsHeader, find_weights, read_header
+from attcr.weights import WeightsHeader, find_weights, load_model, read_header
 
 if TYPE_CHECKING:
     from torch import nn
@@ -120,7 +121,8 @@ def _from_file(path: Path, backend: Backend, *, device: str, dtype: str, threads
             "torch is not installed. Install it, or run these weights without it: `backend=openvino` "
             "(pip install 'attcr[openvino]') or `backend=onnxruntime` (pip install 'attcr[onnx]')."
         ) from error
-    return TorchPredictor.from_weights(path, device=device, dtype=dtype, threads=threads)
+    module = load_model(path)
+    return TorchPredictor(module, device=device, dtype=dtype, threads=threads, weights_sha256=sha256(path))
 
 
 def read_about(path: Path) -> WeightsHeader:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from attcr.bands.spec import InputSpec
 from attcr.errors import ConfigError, SceneError, ShapeError
-from attcr.files import sha256
 from attcr.ops import operator_name
 from attcr.predict.predictor import Float32, as_a_veil
-from attcr.weights import find_weights, load_model
 
 
 class TorchPredictor:
@@ -54,14 +51,6 @@ class TorchPredictor:
             "dtype": dtype,
             "operator": operator_name(self._device.type, dtype),
         }
-
-    @classmethod
-    def from_weights(
-        cls, weights: str | Path, *, device: str = "cpu", dtype: str = "float32", threads: int = 0
-    ) -> TorchPredictor:
-        """Load weights by anything that `find_weights` takes."""
-        path = find_weights(weights)
-        return cls(load_model(path), device=device, dtype=dtype, threads=threads, weights_sha256=sha256(path))
 
     @torch.inference_mode()
     def __call__(self, x: Float32) -> Float32:
