@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from attcr.serve.describe import OUTPUTS, PROCESS
+from attcr.serve.models import OUTPUTS, PROCESS
 from fake_services import HOME, ask, begin, ended, pixels, plain_tiff, problem, send, tiff
 
 CONF = "http://www.opengis.net/spec/ogcapi-processes-1/1.0/conf"

@@ -7,7 +7,7 @@ import pytest
 from attcr.bands.sensors import SENSORS
 from attcr.errors import ConfigError
 from attcr.restore.options import RestoreOptions, restore_options
-from attcr.serve.describe import LINK, REFERENCE, UPLOAD, inputs, options_taken, schema_of
+from attcr.serve.models import LINK, REFERENCE, UPLOAD, inputs, options_taken, schema_of
 from attcr.serve.settings import Limits, ServeSettings, digest_of, read_keys, read_limits
 
 

@@ -67,7 +67,7 @@ MUTANTS = [
         ("short-keys", "SHORTEST_KEY = 16", "SHORTEST_KEY = 4"),
     ),
     *of(
-        "serve/describe.py",
+        "serve/models.py",
         ("tests/serve/test_serve_settings.py",),
         ("all-is-the-users", "restore_options().items() if option.served}", "restore_options().items()}"),
         ("machines-differ", 'told["enum"].remove("auto")', "pass"),
@@ -132,7 +132,7 @@ MUTANTS = [
         ("cancel-kills-anyone", "if name in process.tasks and self._capacity == 1:", "if self._capacity == 1:"),
         ("all-processes-at-once", "if len(self._processes) < self._most:", "if len(self._processes) < self._least:"),
         ("no-successor", "if not self._stopping.is_set() and len(self._processes) < self._least:", "if False:"),
-        ("bytes-forgotten", "set_result(Answer(told, content))", "set_result(Answer(told, b''))"),
+        ("bytes-forgotten", "set_result(Reply(told, content))", "set_result(Reply(told, b''))"),
         ("outlives-the-server", "        os._exit(0)", "        pass"),
     ),
 ]

@@ -19,9 +19,9 @@ from starlette.concurrency import run_in_threadpool
 from attcr.errors import FleetError
 from attcr.serve import metrics, pictures, problems, processes, viewer
 from attcr.serve.guard import Guard, User, user_of
+from attcr.serve.models import OPENAPI, SCHEMAS, Health, Upload, ref
 from attcr.serve.networks import lay_out
 from attcr.serve.problems import Problem, documented
-from attcr.serve.schemas import SCHEMAS, ref
 from attcr.serve.settings import ServeSettings
 from attcr.serve.store import JobState
 from attcr.serve.supervisor import Supervisor
@@ -77,7 +77,7 @@ def create_app(settings: ServeSettings) -> FastAPI:
     @app.get("/api", tags=["service"], include_in_schema=False)
     async def api() -> Response:
         """Give the API's description, OpenAPI 3.0."""
-        return Response(json.dumps(described), media_type="application/vnd.oai.openapi+json;version=3.0")
+        return Response(json.dumps(described), media_type=OPENAPI)
 
     app.add_middleware(Guard, settings=settings, count=counted.request)
     app.openapi = lambda: described  # type: ignore[method-assign]
@@ -94,7 +94,7 @@ def _add_uploads(app: FastAPI, supervisor: Supervisor, counted: metrics.Metrics,
         "/uploads",
         tags=["uploads"],
         status_code=201,
-        responses={201: ref("Upload"), **documented(400, 401, 403, 413, 415, 507)},
+        responses={201: ref(Upload), **documented(400, 401, 403, 413, 415, 507)},
         openapi_extra={"requestBody": body},
     )
     async def upload(request: Request, name: Annotated[str, Query(max_length=500)] = "scene.tif") -> JSONResponse:
@@ -106,7 +106,7 @@ def _add_uploads(app: FastAPI, supervisor: Supervisor, counted: metrics.Metrics,
             raise Problem(413, f"The file has {int(told):,} bytes, and at most {most:,} are allowed.")
         found = await supervisor.uploads.receive(owner, name, request.stream())
         counted.upload(found.bytes)
-        return JSONResponse({"id": found.id, "name": found.name, "bytes": found.bytes}, 201)
+        return JSONResponse(Upload(id=found.id, name=found.name, bytes=found.bytes).plain(), 201)
 
     @app.delete("/uploads/{upload}", tags=["uploads"], status_code=204, responses=documented(401, 403, 404))
     async def remove_upload(request: Request, upload: str) -> Response:
@@ -122,7 +122,7 @@ def _add_events(app: FastAPI, supervisor: Supervisor, user: User) -> None:
         last, quiet = "", 0.0
         while not supervisor.stopping.is_set():
             over = job.over
-            told = json.dumps(processes.status_of(supervisor.store, job, base))
+            told = json.dumps(processes.status_of(supervisor.store, job, base).plain())
             if told != last:
                 last, quiet = told, 0.0
                 yield f"event: status\ndata: {told}\n\n"
@@ -143,17 +143,17 @@ def _add_events(app: FastAPI, supervisor: Supervisor, user: User) -> None:
 
 
 def _add_health(app: FastAPI, supervisor: Supervisor, counted: metrics.Metrics, user: User) -> None:
-    @app.get("/health", tags=["service"], responses={200: ref("Health")})
+    @app.get("/health", tags=["service"], responses={200: ref(Health)})
     async def health() -> JSONResponse:
         """Say that the server lives."""
-        return JSONResponse({"status": "ok"})
+        return JSONResponse(Health(status="ok").plain())
 
-    @app.get("/ready", tags=["service"], responses={200: ref("Health"), **documented(503)})
+    @app.get("/ready", tags=["service"], responses={200: ref(Health), **documented(503)})
     async def ready() -> JSONResponse:
         """Say whether the server takes work."""
         if supervisor.stopping.is_set() or not supervisor.ready:
             raise Problem(503, "No process is ready to compute yet.", headers={"Retry-After": "5"})
-        return JSONResponse({"status": "ready"})
+        return JSONResponse(Health(status="ready").plain())
 
     text = {"description": "Figures", "content": {"text/plain": {"schema": {"type": "string"}}}}
 

@@ -7,10 +7,11 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
+
+from pydantic import ValidationError
 
 from attcr.addresses import is_item, redact
 from attcr.errors import AttcrError, ConfigError, SceneError
@@ -18,8 +19,8 @@ from attcr.files import replacing, write_whole
 from attcr.fleet.manifest import Work, prune_item, work_of_item
 from attcr.fleet.settings import with_settings
 from attcr.restore.options import MASKS, NO_WEIGHTS, RestoreOptions
-from attcr.serve.describe import MASK_KINDS, OUTPUTS, options_taken
 from attcr.serve.limits import Hosts, NotAllowedError, check_file, fetch_file, file_name
+from attcr.serve.models import MASK_KINDS, Asked, Execute, Ref, options_taken, refusal_of
 from attcr.serve.settings import Limits
 
 UPLOAD_ID = re.compile("[0-9a-f]{32}")
@@ -30,52 +31,17 @@ _RASTERS = ("image/tiff", "image/jp2", "image/vnd.stac.geotiff")
 _COMPANIONS = ("scl", "qa_pixel", "qa")
 
 
-@dataclass(frozen=True)
-class Ref:
-    """One file, or STAC item, that a request names."""
-
-    slot: str
-    """scene, references, mask, reference_mask or sar."""
-    upload: str = ""
-    href: str = ""
-    item: dict[str, Any] | None = None
-    kind: str = ""
-    """Of a mask: scl or qa_pixel; else 0 is clear."""
-
-    def shown(self) -> str:
-        """Name it without secrets."""
-        return self.upload or redact(self.href) or str((self.item or {}).get("id", ""))
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a request asks for."""
-
-    refs: tuple[Ref, ...]
-    options: dict[str, Any] = field(default_factory=dict)
-    """Of RestoreOptions, but for those that name files."""
-    weights: str | None = None
-    outputs: tuple[str, ...] = ()
-    """Those that were named; none named are all."""
-    raw: bool = False
-    """Whether a single output is asked for as it is, not in a document."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Give it as plain values."""
-        return {**vars(self), "refs": [vars(ref) for ref in self.refs]}
-
-    @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Asked:
-        """Read what `to_json` gave."""
-        refs = tuple(Ref(**ref) for ref in told["refs"])
-        return cls(refs, told["options"], told["weights"], tuple(told["outputs"]), told["raw"])
-
-
 def read_request(body: object, hosts: Hosts, limits: Limits, weights: tuple[str, ...]) -> Asked:
     """Read the body of an execute request; ConfigError or NotAllowedError where it cannot be taken."""
-    if not isinstance(body, dict) or not isinstance(body.get("inputs"), dict):
-        raise ConfigError('The request is no execute request: expected {"inputs": {"scene": ...}}.')
-    given = dict(body["inputs"])
+    try:
+        request = Execute.model_validate(body)
+        return _asked(request, hosts, limits, weights)
+    except ValidationError as error:
+        raise ConfigError(refusal_of(error.errors(include_url=False))) from error
+
+
+def _asked(request: Execute, hosts: Hosts, limits: Limits, weights: tuple[str, ...]) -> Asked:
+    given = dict(request.inputs)
     if "scene" not in given:
         raise ConfigError("The input scene is missing: give an upload, an address, a STAC item or band files.")
     taken = options_taken()
@@ -104,8 +70,13 @@ def read_request(body: object, hosts: Hosts, limits: Limits, weights: tuple[str,
     for ref in refs:
         if not ref.upload and ref.item is None:
             hosts.check(ref.href)
-    named, raw = _outputs(body)
-    return Asked(tuple(refs), options, chosen, named, raw)
+    return Asked(
+        refs=tuple(refs),
+        options=options,
+        weights=chosen,
+        outputs=tuple(request.outputs),
+        raw=request.response == "raw",
+    )
 
 
 def _refs(slot: str, value: object) -> Iterator[Ref]:
@@ -122,22 +93,15 @@ def _refs(slot: str, value: object) -> Iterator[Ref]:
         value = value["value"]
     if not isinstance(value, dict):
         raise ConfigError(f'The input {slot} is {str(value)[:60]!r}; expected {{"upload": ...}} or {{"href": ...}}.')
-    kind = value.get("kind", "")
-    if kind and (kind not in MASK_KINDS or slot not in ("mask", "reference_mask")):
-        raise ConfigError(f"The kind of {slot} is {str(kind)[:60]!r}; a mask's is one of {', '.join(MASK_KINDS)}.")
-    if "upload" in value:
-        name = value["upload"]
-        if not isinstance(name, str) or not UPLOAD_ID.fullmatch(name):
-            raise ConfigError(f"The upload {str(name)[:60]!r} is no id that /uploads gave.")
-        yield Ref(slot, upload=name, kind=kind)
-    elif "href" in value:
-        if not isinstance(value["href"], str):
-            raise ConfigError(f"The href of {slot} is no text.")
-        yield Ref(slot, href=value["href"], kind=kind)
-    elif isinstance(value.get("assets"), dict) and slot in ("scene", "references"):
-        yield Ref(slot, item=value)
-    else:
+    kind = value.get("kind") or ""
+    if kind and slot not in ("mask", "reference_mask"):
+        raise ConfigError(f"The kind of {slot} is {str(kind)[:60]!r}; a mask has one of {', '.join(MASK_KINDS)}.")
+    named = next((name for name in ("upload", "href") if name in value), "item")
+    if named == "item" and not (isinstance(value.get("assets"), dict) and slot in ("scene", "references")):
         raise ConfigError(f"The input {slot} holds neither upload nor href, and is no STAC item with assets.")
+    if named == "upload" and not (isinstance(value["upload"], str) and UPLOAD_ID.fullmatch(value["upload"])):
+        raise ConfigError(f"The upload {str(value['upload'])[:60]!r} is no id that /uploads gave.")
+    yield Ref.model_validate({"slot": slot, "kind": kind, named: value if named == "item" else value[named]})
 
 
 def _check_options(options: Mapping[str, Any], *, has_references: bool, weights: str | None) -> None:
@@ -160,22 +124,6 @@ def _check_options(options: Mapping[str, Any], *, has_references: bool, weights:
         raise ConfigError(
             "`weights=none` fills clouds from other dates, and none was given: give them with `references`."
         )
-
-
-def _outputs(body: Mapping[str, Any]) -> tuple[tuple[str, ...], bool]:
-    """Give the outputs that a request names, and whether it wants one as it is."""
-    outputs = body.get("outputs") or {}
-    if not isinstance(outputs, dict) or not all(isinstance(one, dict) for one in outputs.values()):
-        raise ConfigError('The outputs are no JSON object such as {"restored": {}}.')
-    for name, how in outputs.items():
-        if name not in OUTPUTS:
-            raise ConfigError(f"There is no output {name[:60]!r}; expected some of {', '.join(OUTPUTS)}.")
-        if how.get("transmissionMode", "reference") not in ("value", "reference"):
-            raise ConfigError(f"The transmissionMode of {name} is none; expected value or reference.")
-    response = body.get("response", "document")
-    if response not in ("document", "raw"):
-        raise ConfigError(f"The response is {str(response)[:60]!r}; expected document or raw.")
-    return tuple(outputs), response == "raw"
 
 
 def prepare(asked: Asked, folder: Path, hosts: Hosts, limits: Limits) -> None:

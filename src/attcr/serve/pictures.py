@@ -16,11 +16,11 @@ from fastapi.responses import JSONResponse, Response
 from attcr.restore.walk import QUALITY_COLOURS, QUALITY_NAMES
 from attcr.serve.guard import User
 from attcr.serve.inputs import READY
-from attcr.serve.pool import Answer, Pool, WorkerDied
+from attcr.serve.models import Info, Point, ref
+from attcr.serve.pool import Pool, Reply, WorkerDied
 from attcr.serve.problems import INVALID, NOT_READY, Problem, documented
 from attcr.serve.processes import base_of
 from attcr.serve.queue import JobQueue
-from attcr.serve.schemas import ref
 from attcr.serve.store import JobState, JobStore
 
 PROCESSES = 2
@@ -59,7 +59,7 @@ class Pictures:
     def __init__(self, store: JobStore, pool: Pool) -> None:
         self._store, self._pool = store, pool
 
-    def _ask(self, request: dict[str, Any]) -> Answer:
+    def _ask(self, request: dict[str, Any]) -> Reply:
         """Give the answer of a process; a file that cannot be shown is refused."""
         try:
             answer = self._pool.submit(uuid.uuid4().hex, request).result()
@@ -89,7 +89,7 @@ class Pictures:
         asked = {"call": "tile", "layer": layer, "z": z, "x": x, "y": y, "size": size}
         return self._ask({**asked, **files}).content
 
-    def info(self, job: JobState, base: str) -> dict[str, Any]:
+    def info(self, job: JobState, base: str) -> Info:
         """Give where a job's scene is, its bands, classes and tiles."""
         files = self.files(job)
         told = self._ask({"call": "info", **files}).told["told"]
@@ -97,14 +97,16 @@ class Pictures:
         version = 2 if files["files"] else 1
         start = f"{base}/jobs/{job.id}/tiles"
         properties = self._item(job).get("properties", {})
-        return {
-            "jobID": job.id,
-            "layers": there,
-            **told,
-            "classes": classes(properties.get("attcr:pixels", {})),
-            "references": self._references(properties),
-            "tiles": {name: f"{start}/{name}/{{z}}/{{x}}/{{y}}.png?v={version}" for name in LAYERS if there[name]},
-        }
+        return Info.model_validate(
+            {
+                "jobID": job.id,
+                "layers": there,
+                **told,
+                "classes": classes(properties.get("attcr:pixels", {})),
+                "references": self._references(properties),
+                "tiles": {name: f"{start}/{name}/{{z}}/{{x}}/{{y}}.png?v={version}" for name in LAYERS if there[name]},
+            }
+        )
 
     def _item(self, job: JobState) -> dict[str, Any]:
         if job.status != "successful":
@@ -123,7 +125,7 @@ class Pictures:
             for number, one in enumerate(properties.get("attcr:references", []), 1)
         ]
 
-    def point(self, job: JobState, lon: float, lat: float) -> dict[str, Any]:
+    def point(self, job: JobState, lon: float, lat: float) -> Point:
         """Give the numbers at a place before and after, its class and date."""
         told = self._ask({"call": "point", "lon": lon, "lat": lat, **self.files(job)}).told["told"]
         if told is None:
@@ -137,7 +139,7 @@ class Pictures:
             told["date"]["name"] = next((one["name"] for one in named if one["number"] == number), "")
             if told["date"]["days"] == -(1 << 15):
                 told["date"]["days"] = None
-        return {"lon": lon, "lat": lat, **told}
+        return Point(lon=lon, lat=lat, **told)
 
 
 def router(pictures: Pictures, jobs: JobQueue, user: User) -> APIRouter:
@@ -147,11 +149,11 @@ def router(pictures: Pictures, jobs: JobQueue, user: User) -> APIRouter:
     limiter = CapacityLimiter(WAITING)
     png = {"image/png": {"schema": {"type": "string", "format": "binary"}}}
 
-    @routes.get("/jobs/{job}/info", responses={200: ref("Info"), **refusals})
+    @routes.get("/jobs/{job}/info", responses={200: ref(Info), **refusals})
     async def job_info(request: Request, job: str) -> JSONResponse:
         """Say where a scene is, what its bands and classes are, and where its tiles are."""
         found = jobs.get(user(request), job)
-        return JSONResponse(await run_sync(pictures.info, found, base_of(request), limiter=limiter))
+        return JSONResponse((await run_sync(pictures.info, found, base_of(request), limiter=limiter)).whole())
 
     @routes.get(
         "/jobs/{job}/tiles/{layer}/{z}/{x}/{y}",
@@ -175,7 +177,7 @@ def router(pictures: Pictures, jobs: JobQueue, user: User) -> APIRouter:
         content = await run_sync(pictures.tile, found, layer, at, size, limiter=limiter)
         return Response(content, media_type="image/png", headers={"Cache-Control": "private, max-age=3600"})
 
-    @routes.get("/jobs/{job}/point", responses={200: ref("Point"), **refusals})
+    @routes.get("/jobs/{job}/point", responses={200: ref(Point), **refusals})
     async def point(
         request: Request,
         job: str,
@@ -184,6 +186,6 @@ def router(pictures: Pictures, jobs: JobQueue, user: User) -> APIRouter:
     ) -> JSONResponse:
         """Give the digital numbers at a place before and after, its class and date."""
         found = jobs.get(user(request), job)
-        return JSONResponse(await run_sync(pictures.point, found, lon, lat, limiter=limiter))
+        return JSONResponse((await run_sync(pictures.point, found, lon, lat, limiter=limiter)).whole())
 
     return routes

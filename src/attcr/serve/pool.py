@@ -38,7 +38,7 @@ class Cancelled(WorkerDied):
 
 
 @dataclass(frozen=True)
-class Answer:
+class Reply:
     """What a process says about a task, and the bytes that come with it."""
 
     told: dict[str, Any]
@@ -50,7 +50,7 @@ class _Task:
     id: str
     request: dict[str, Any]
     begun: Callable[[], None]
-    future: Future[Answer] = field(default_factory=Future)
+    future: Future[Reply] = field(default_factory=Future)
     since: float = 0.0
 
 
@@ -147,7 +147,7 @@ class Pool:
             process.system.wait(5)
         _lose(waiting, WorkerDied("The server stops."))
 
-    def submit(self, name: str, request: dict[str, Any], begun: Callable[[], None] = lambda: None) -> Future[Answer]:
+    def submit(self, name: str, request: dict[str, Any], begun: Callable[[], None] = lambda: None) -> Future[Reply]:
         """Give a task to a process, or let it wait for one; a WorkerDied in place of an answer says what became of it.
 
         `begun` is called when a process begins it.
@@ -175,7 +175,7 @@ class Pool:
             process.ready = process.reason is None
             self._give_out()
         if task is not None:
-            task.future.set_result(Answer(told, content))
+            task.future.set_result(Reply(told, content))
         self.on_room()
 
     def take_back(self, process: _Process, code: int) -> None:

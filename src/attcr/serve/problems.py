@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from attcr.addresses import hide_secrets
+from attcr.serve import models
 
 OGC = "http://www.opengis.net/def/exceptions/ogcapi-processes-1/1.0"
 NO_SUCH_PROCESS = f"{OGC}/no-such-process"
@@ -38,19 +39,6 @@ TITLES = {
 }
 MEDIA = "application/problem+json"
 
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "title": "Problem",
-    "required": ["type", "title", "status", "detail"],
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "instance": {"type": "string"},
-    },
-}
-
 
 class Problem(Exception):  # noqa: N818  # as RFC 7807 calls it
     """A request that is refused."""
@@ -63,22 +51,19 @@ class Problem(Exception):  # noqa: N818  # as RFC 7807 calls it
 
     def response(self, instance: str) -> JSONResponse:
         """Give it as an answer."""
-        body = {
-            "type": self.kind,
-            "title": TITLES.get(self.status, "Refused"),
-            "status": self.status,
-            "detail": hide_secrets(self.detail)[:2000],
-            "instance": instance,
-        }
-        return JSONResponse(_storable(body), self.status, headers=self.headers, media_type=MEDIA)
+        body = models.Problem(
+            type=self.kind,
+            title=TITLES.get(self.status, "Refused"),
+            status=self.status,
+            detail=_encodable(hide_secrets(self.detail)[:2000]),
+            instance=_encodable(instance),
+        )
+        return JSONResponse(body.plain(), self.status, headers=self.headers, media_type=MEDIA)
 
 
-def _storable(body: dict[str, Any]) -> dict[str, Any]:
-    """Give a body that can be encoded: addresses may hold halves of characters."""
-    return {
-        name: value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
-        for name, value in body.items()
-    }
+def _encodable(text: str) -> str:
+    """Give a text that can be encoded: addresses may hold halves of characters."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -96,10 +81,7 @@ def install(app: FastAPI) -> None:
 
     async def invalid(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
-        told = "; ".join(
-            f"{'.'.join(str(part) for part in one['loc'][1:]) or one['loc'][0]}: {one['msg']}" for one in error.errors()
-        )
-        return Problem(400, f"{told}.", INVALID).response(request.url.path)
+        return Problem(400, models.refusal_of(error.errors(), start=1), INVALID).response(request.url.path)
 
     async def other(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,19 +13,35 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from attcr.errors import AttcrError
-from attcr.serve.describe import OUTPUTS, PROCESS, description, inputs, summary
 from attcr.serve.guard import User
 from attcr.serve.inputs import read_request
 from attcr.serve.limits import NotAllowedError
+from attcr.serve.models import (
+    JSON,
+    OPENAPI,
+    OUTPUTS,
+    PROCESS,
+    REL,
+    Conformance,
+    JobList,
+    LandingPage,
+    Link,
+    Process,
+    ProcessList,
+    Results,
+    Status,
+    description,
+    execute_schema,
+    ref,
+    summary,
+)
 from attcr.serve.problems import INVALID, NO_SUCH_PROCESS, NOT_READY, Problem, documented
 from attcr.serve.queue import JobQueue
-from attcr.serve.schemas import CONFORMANCE, ref
 from attcr.serve.store import JobState, JobStore
 from attcr.serve.supervisor import Supervisor
 
 _CLASSES = ("core", "json", "job-list", "dismiss", "ogc-process-description", "oas30")
 CONFORMS = tuple(f"http://www.opengis.net/spec/ogcapi-processes-1/1.0/conf/{name}" for name in _CLASSES)
-_REL = "http://www.opengis.net/def/rel/ogc/1.0"
 _COUNTED = {"mask": "finding clouds: {done} of {total} rows", "restore": "restoring: {done} of {total} tiles"}
 _FROM = {"mask": 5, "restore": 15, "write": 95}
 """Percent at which a stage begins."""
@@ -38,7 +55,7 @@ def when(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def status_of(store: JobStore, job: JobState, base: str) -> dict[str, Any]:
+def status_of(store: JobStore, job: JobState, base: str) -> Status:
     """Give a job's status as the standard has it, with what else is known."""
     told = store.progress(job.id) if job.status == "running" else {}
     stage = told.get("stage", job.stage) if not job.over else "end"
@@ -50,24 +67,26 @@ def status_of(store: JobStore, job: JobState, base: str) -> dict[str, Any]:
             message = _COUNTED.get(stage, "writing").format(done=done, total=total) if told else "beginning"
             after = {"mask": 15, "restore": 95, "write": 99}[stage]
             percent = int(_FROM[stage] + (after - _FROM[stage]) * min(done / total, 1))
-    times = {"created": job.created, "started": job.started, "finished": job.finished, "updated": job.updated}
-    links = [{"rel": "self", "href": f"{base}/jobs/{job.id}", "type": "application/json", "title": "Status"}]
+    links = [Link(rel="self", href=f"{base}/jobs/{job.id}", type=JSON, title="Status")]
     if job.status == "successful":
-        links.append({"rel": f"{_REL}/results", "href": f"{base}/jobs/{job.id}/results", "type": "application/json"})
-    return {
-        "jobID": job.id,
-        "processID": PROCESS,
-        "type": "process",
-        "status": job.status,
-        "message": message,
-        **{name: when(value) for name, value in times.items() if value},
-        "progress": percent,
-        "stage": stage,
-        "title": job.title,
-        **({"weights": job.weights} if job.weights else {}),
-        "notes": [store.public(note) for note in job.notes or told.get("notes", [])],
-        "links": links,
-    }
+        links.append(Link(rel=f"{REL}/results", href=f"{base}/jobs/{job.id}/results", type=JSON))
+    return Status(
+        jobID=job.id,
+        processID=PROCESS,
+        type="process",
+        status=job.status,
+        message=message,
+        created=when(job.created),
+        started=when(job.started) if job.started else None,
+        finished=when(job.finished) if job.finished else None,
+        updated=when(job.updated) if job.updated else None,
+        progress=percent,
+        stage=stage,
+        title=job.title,
+        weights=job.weights or None,
+        notes=[store.public(note) for note in job.notes or told.get("notes", [])],
+        links=links,
+    )
 
 
 def base_of(request: Request) -> str:
@@ -122,42 +141,38 @@ def router(supervisor: Supervisor, weights: tuple[str, ...], user: User) -> APIR
 
 
 def _describe(routes: APIRouter, weights: tuple[str, ...]) -> None:
-    @routes.get("/", tags=["service"], responses={200: ref("LandingPage")})
+    @routes.get("/", tags=["service"], responses={200: ref(LandingPage)})
     async def landing_page(request: Request) -> JSONResponse:
         """Give the links of the service."""
         base = base_of(request)
         links = [
-            {"rel": "self", "href": f"{base}/", "type": "application/json", "title": "This page"},
-            {
-                "rel": "service-desc",
-                "href": f"{base}/api",
-                "type": "application/vnd.oai.openapi+json;version=3.0",
-                "title": "The API",
-            },
-            {"rel": f"{_REL}/conformance", "href": f"{base}/conformance", "type": "application/json"},
-            {"rel": f"{_REL}/processes", "href": f"{base}/processes", "type": "application/json"},
-            {"rel": f"{_REL}/job-list", "href": f"{base}/jobs", "type": "application/json"},
-            {"rel": "alternate", "href": f"{base}/viewer/", "type": "text/html", "title": "In the browser"},
+            Link(rel="self", href=f"{base}/", type=JSON, title="This page"),
+            Link(rel="service-desc", href=f"{base}/api", type=OPENAPI, title="The API"),
+            Link(rel=f"{REL}/conformance", href=f"{base}/conformance", type=JSON),
+            Link(rel=f"{REL}/processes", href=f"{base}/processes", type=JSON),
+            Link(rel=f"{REL}/job-list", href=f"{base}/jobs", type=JSON),
+            Link(rel="alternate", href=f"{base}/viewer/", type="text/html", title="In the browser"),
         ]
-        return JSONResponse({"title": "attcr", "description": "Removes clouds from satellite images.", "links": links})
+        page = LandingPage(title="attcr", description="Removes clouds from satellite images.", links=links)
+        return JSONResponse(page.plain())
 
-    @routes.get("/conformance", tags=["service"], responses={200: CONFORMANCE})
+    @routes.get("/conformance", tags=["service"], responses={200: ref(Conformance)})
     async def conformance() -> JSONResponse:
         """Give the classes of OGC API - Processes that the service conforms to."""
-        return JSONResponse({"conformsTo": list(CONFORMS)})
+        return JSONResponse(Conformance(conformsTo=list(CONFORMS)).plain())
 
-    @routes.get("/processes", tags=["processes"], responses={200: ref("ProcessList"), **documented(400)})
+    @routes.get("/processes", tags=["processes"], responses={200: ref(ProcessList), **documented(400)})
     async def process_list(request: Request, limit: Limit = 10) -> JSONResponse:
         """List the processes."""
         base = base_of(request)
-        own = {"rel": "self", "href": f"{base}/processes", "type": "application/json"}
-        return JSONResponse({"processes": [summary(base)][:limit], "links": [own]})
+        own = Link(rel="self", href=f"{base}/processes", type=JSON)
+        return JSONResponse(ProcessList(processes=[summary(base)][:limit], links=[own]).plain())
 
-    @routes.get("/processes/{process}", tags=["processes"], responses={200: ref("Process"), **documented(404)})
+    @routes.get("/processes/{process}", tags=["processes"], responses={200: ref(Process), **documented(404)})
     async def process_description(request: Request, process: str) -> JSONResponse:
         """Describe a process: its inputs and outputs."""
         _known(process)
-        return JSONResponse(description(base_of(request), weights))
+        return JSONResponse(description(base_of(request), weights).plain())
 
 
 def _known(process: str) -> None:
@@ -184,26 +199,8 @@ async def read_json(request: Request, most: int) -> object:
 
 
 def _execute(routes: APIRouter, supervisor: Supervisor, weights: tuple[str, ...], user: User) -> None:
-    wanted = {
-        "type": "object",
-        "required": ["inputs"],
-        "properties": {
-            "inputs": {
-                "type": "object",
-                "required": ["scene"],
-                "properties": {name: one["schema"] for name, one in inputs(weights).items()},
-                "additionalProperties": False,
-            },
-            "outputs": {
-                "type": "object",
-                "properties": {name: {"type": "object"} for name in OUTPUTS},
-                "additionalProperties": False,
-            },
-            "response": {"type": "string", "enum": ["document", "raw"], "default": "document"},
-        },
-    }
-    extra = {"requestBody": {"required": True, "content": {"application/json": {"schema": wanted}}}}
-    told = {201: ref("Status"), **documented(400, 401, 403, 404, 413, 429, 503, 507)}
+    extra = {"requestBody": {"required": True, "content": {JSON: {"schema": execute_schema(weights)}}}}
+    told = {201: ref(Status), **documented(400, 401, 403, 404, 413, 429, 503, 507)}
 
     @routes.post(
         "/processes/{process}/execution", tags=["processes"], status_code=201, responses=told, openapi_extra=extra
@@ -224,7 +221,7 @@ def _execute(routes: APIRouter, supervisor: Supervisor, weights: tuple[str, ...]
         headers = {"Location": f"{base}/jobs/{job.id}"}
         if "respond-async" in request.headers.get("Prefer", ""):
             headers["Preference-Applied"] = "respond-async"
-        return JSONResponse(status_of(supervisor.store, job, base), 201, headers)
+        return JSONResponse(status_of(supervisor.store, job, base).plain(), 201, headers)
 
 
 def _interval(text: str) -> tuple[float, float]:
@@ -255,6 +252,13 @@ def _durations(given: list[str] | None, name: str) -> list[float]:
         raise Problem(400, f"{name} is {given}; expected whole seconds.", INVALID) from None
 
 
+def _lasting(jobs: list[JobState], least: list[float], most: list[float]) -> list[JobState]:
+    """Give the jobs that were begun and took as many seconds as all the bounds allow."""
+    now = time.time()
+    took = [(job, (job.finished or now) - job.started) for job in jobs if job.started is not None]
+    return [job for job, seconds in took if max(least, default=0.0) <= seconds <= min(most, default=seconds)]
+
+
 def _split(given: list[str] | None) -> set[str] | None:
     return None if given is None else {part for text in given for part in text.split(",")}
 
@@ -262,7 +266,7 @@ def _split(given: list[str] | None) -> set[str] | None:
 def _jobs(routes: APIRouter, supervisor: Supervisor, user: User) -> None:
     queue, store = supervisor.queue, supervisor.store
 
-    @routes.get("/jobs", tags=["jobs"], responses={200: ref("JobList"), **documented(400, 401)})
+    @routes.get("/jobs", tags=["jobs"], responses={200: ref(JobList), **documented(400, 401)})
     async def job_list(
         request: Request,
         limit: Limit = 10,
@@ -285,41 +289,32 @@ def _jobs(routes: APIRouter, supervisor: Supervisor, user: User) -> None:
             low, high = _interval(datetime)
             found = [job for job in found if low <= job.created <= high]
         least, most = _durations(minDuration, "minDuration"), _durations(maxDuration, "maxDuration")
-        if least or most:
-            import time
-
-            now = time.time()
-            took = [(job, (job.finished or now) - job.started) for job in found if job.started is not None]
-            found = [
-                job
-                for job, seconds in took
-                if seconds >= max(least, default=0.0) and (not most or seconds <= min(most))
-            ]
+        found = _lasting(found, least, most) if least or most else found
         base = base_of(request)
-        links = [{"rel": "self", "href": str(request.url), "type": "application/json"}]
+        links = [Link(rel="self", href=str(request.url), type=JSON)]
         if len(found) > offset + limit:
             onward = request.url.include_query_params(offset=offset + limit)
-            links.append({"rel": "next", "href": str(onward), "type": "application/json"})
+            links.append(Link(rel="next", href=str(onward), type=JSON))
         shown = [status_of(store, job, base) for job in found[offset : offset + limit]]
-        return JSONResponse({"jobs": shown, "links": links, "numberMatched": len(found)})
+        return JSONResponse(JobList(jobs=shown, links=links, numberMatched=len(found)).plain())
 
-    @routes.get("/jobs/{job}", tags=["jobs"], responses={200: ref("Status"), **documented(401, 404)})
+    @routes.get("/jobs/{job}", tags=["jobs"], responses={200: ref(Status), **documented(401, 404)})
     async def job_status(request: Request, job: str) -> JSONResponse:
         """Say how far a job is."""
-        return JSONResponse(status_of(store, queue.get(user(request), job), base_of(request)))
+        return JSONResponse(status_of(store, queue.get(user(request), job), base_of(request)).plain())
 
-    @routes.delete("/jobs/{job}", tags=["jobs"], responses={200: ref("Status"), **documented(401, 403, 404)})
+    @routes.delete("/jobs/{job}", tags=["jobs"], responses={200: ref(Status), **documented(401, 403, 404)})
     async def dismiss(request: Request, job: str) -> JSONResponse:
         """Dismiss a job: stop it, and remove its files."""
         dismissed = await run_in_threadpool(supervisor.dismiss, user(request), job)
-        return JSONResponse(status_of(store, dismissed, base_of(request)))
+        return JSONResponse(status_of(store, dismissed, base_of(request)).plain())
 
 
 def _results(routes: APIRouter, supervisor: Supervisor, user: User) -> None:
     queue, store = supervisor.queue, supervisor.store
     told = documented(400, 401, 404, 410, 422, 500)
 
-    @routes.get("/jobs/{job}/results", tags=["jobs"], responses={200: ref("Results"), **told})
+    @routes.get("/jobs/{job}/results", tags=["jobs"], responses={200: ref(Results), **told})
     async def results(request: Request, job: str, outputs: Listed = None) -> Response:
         """Give the results of a successful job, by reference."""
         found = ready_job(queue, user(request), job)
@@ -331,8 +326,8 @@ def _results(routes: APIRouter, supervisor: Supervisor, user: User) -> None:
         if asked.raw and outputs is None and asked.outputs and len(wanted) == 1:
             return _file(files, next(iter(wanted)), public_item(store, found, base))
         listed = {
-            name: {"href": f"{base}/jobs/{job}/results/{name}", "type": OUTPUTS[name][1]}
-            for name in OUTPUTS
+            name: Link(href=f"{base}/jobs/{job}/results/{name}", type=media).plain()
+            for name, (_, media) in OUTPUTS.items()
             if name in wanted
         }
         return JSONResponse(listed)

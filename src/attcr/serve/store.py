@@ -20,17 +20,16 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 from attcr.errors import FleetError
 from attcr.files import write_whole
 from attcr.fleet.worker import item_key
-from attcr.serve.inputs import Asked
+from attcr.serve.models import Asked, JobStatus
 
 _log = logging.getLogger("attcr.serve")
 REQUESTS, INPUTS, PROGRESS, ENDED, TRIES, WEIGHTS = "requests", "inputs", "progress", "ended", "tries", "weights"
 """Folders of the store, beside the fleet's own."""
-Status = Literal["accepted", "running", "successful", "failed", "dismissed"]
 OVER = ("successful", "failed", "dismissed")
 
 
@@ -42,7 +41,7 @@ class JobState:
     owner: str
     created: float
     title: str = ""
-    status: Status = "accepted"
+    status: JobStatus = "accepted"
     message: str = ""
     started: float | None = None
     finished: float | None = None
@@ -79,12 +78,12 @@ class JobStore:
 
     def write_request(self, job: JobState, asked: Asked) -> None:
         """Write down what a job is asked to do; when this returns, it is on the disk."""
-        told = {"id": job.id, "owner": job.owner, "created": job.created, "title": job.title, "asked": asked.to_json()}
-        write_whole(self.root / REQUESTS / f"{job.id}.json", json.dumps(told))
+        told = {name: getattr(job, name) for name in ("id", "owner", "created", "title")}
+        write_whole(self.root / REQUESTS / f"{job.id}.json", json.dumps({**told, "asked": asked.model_dump()}))
 
     def asked(self, job: JobState) -> Asked:
         """Give what a job's request was."""
-        return Asked.from_json(json.loads((self.root / REQUESTS / f"{job.id}.json").read_bytes())["asked"])
+        return Asked.model_validate(json.loads((self.root / REQUESTS / f"{job.id}.json").read_bytes())["asked"])
 
     def read_all(self) -> Iterator[JobState]:
         """Read the jobs that are on the disk."""

@@ -16,13 +16,14 @@ from typing import Any
 from attcr.addresses import error_text
 from attcr.fleet.ledger import Ledger, Outcome
 from attcr.fleet.store import Store
-from attcr.serve.inputs import Asked, prepare
+from attcr.serve.inputs import prepare
 from attcr.serve.limits import Hosts
-from attcr.serve.pool import Answer, Pool, TookTooLong, WorkerDied
+from attcr.serve.models import Asked, JobStatus
+from attcr.serve.pool import Pool, Reply, TookTooLong, WorkerDied
 from attcr.serve.problems import Problem
 from attcr.serve.queue import JobQueue
 from attcr.serve.settings import ServeSettings
-from attcr.serve.store import INPUTS, JobState, JobStore, Status
+from attcr.serve.store import INPUTS, JobState, JobStore
 from attcr.serve.uploads import Uploads
 from attcr.serve.worker import WorkerSettings
 
@@ -187,7 +188,7 @@ class Supervisor:
                 job.status, job.stage, job.started = "running", "mask", job.started or time.time()
                 job.updated = time.time()
 
-    def _computed(self, job: JobState, done: Future[Answer]) -> None:
+    def _computed(self, job: JobState, done: Future[Reply]) -> None:
         """Hear what became of a job that a process had."""
         if self.stopping.is_set():
             return
@@ -227,7 +228,7 @@ class Supervisor:
         else:
             self._wait(job)
 
-    def _end(self, job: JobState, status: Status, message: str, error: str = "") -> None:
+    def _end(self, job: JobState, status: JobStatus, message: str, error: str = "") -> None:
         """Write down that a job has ended; a second end changes nothing but that it was dismissed."""
         with self.queue.lock:
             if job.over and status != "dismissed":
