@@ -86,12 +86,26 @@ def test_a_cancelled_task_ends_at_once_and_the_next_one_gets_another_process() -
         before = pool.submit("first", {}).result(30).told["pid"]
         long = pool.submit("long", {"sleep": 60})
         wait_for(lambda: pool.room == 0)
-        pool.cancel("other")
         pool.cancel("long")
         with pytest.raises(Cancelled):
             long.result(10)
         assert pool.submit("next", {}).result(30).told["pid"] != before
         assert not alive(before)
+
+
+def test_a_task_that_nobody_cancelled_and_that_is_in_time_goes_on() -> None:
+    with started(seconds=30) as pool:
+        task = pool.submit("mine", {"sleep": 1.5})
+        wait_for(lambda: pool.ready and pool.room == 0)
+        pool.cancel("other")
+        assert task.result(30).told["id"] == "mine"
+
+
+def test_a_process_that_dies_has_a_successor_though_nobody_waits_for_it() -> None:
+    with started() as pool:
+        with pytest.raises(WorkerDied):
+            pool.submit("dying", {"die": True}).result(30)
+        wait_for(lambda: pool.room == 1)
 
 
 def test_a_process_with_several_tasks_is_not_killed_for_one_of_them() -> None:

@@ -135,4 +135,11 @@ MUTANTS = [
         ("bytes-forgotten", "set_result(Reply(told, content))", "set_result(Reply(told, b''))"),
         ("outlives-the-server", "        os._exit(0)", "        pass"),
     ),
+    *of(
+        "serve/processes.py",
+        ("tests/serve/test_processes.py",),
+        ("the-least-of-the-least", "max(least, default=0.0) <= seconds", "min(least, default=0.0) <= seconds"),
+        ("the-most-of-the-most", "seconds <= min(most, default=seconds)", "seconds <= max(most, default=seconds)"),
+        ("waiting-ones-last", "for job in jobs if job.started is not None]", "for job in jobs]"),
+    ),
 ]

@@ -114,8 +114,8 @@ class Problem(Answer):
 class Link(Answer):
     """Where else to look."""
 
-    href: str
     rel: str | None = None
+    href: str
     type: str | None = None
     title: str | None = None
 

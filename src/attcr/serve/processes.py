@@ -252,7 +252,7 @@ def _durations(given: list[str] | None, name: str) -> list[float]:
         raise Problem(400, f"{name} is {given}; expected whole seconds.", INVALID) from None
 
 
-def _lasting(jobs: list[JobState], least: list[float], most: list[float]) -> list[JobState]:
+def lasting(jobs: list[JobState], least: list[float], most: list[float]) -> list[JobState]:
     """Give the jobs that were begun and took as many seconds as all the bounds allow."""
     now = time.time()
     took = [(job, (job.finished or now) - job.started) for job in jobs if job.started is not None]
@@ -289,7 +289,7 @@ def _jobs(routes: APIRouter, supervisor: Supervisor, user: User) -> None:
             low, high = _interval(datetime)
             found = [job for job in found if low <= job.created <= high]
         least, most = _durations(minDuration, "minDuration"), _durations(maxDuration, "maxDuration")
-        found = _lasting(found, least, most) if least or most else found
+        found = lasting(found, least, most) if least or most else found
         base = base_of(request)
         links = [Link(rel="self", href=str(request.url), type=JSON)]
         if len(found) > offset + limit:
