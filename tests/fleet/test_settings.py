@@ -46,6 +46,7 @@ def test_settings_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
     [
         ({"tile": "big"}, r"^The option tile is 'big'; expected int\.$"),
         ({"nodata": "x"}, r"^The option nodata is 'x'; expected float or None\.$"),
+        ({"sensor": 7}, r"^The option sensor is 7; expected str or Sensor or None\.$"),
         ({"bands": 1.5}, r"^The option bands is 1\.5; expected a list of str or str or None\.$"),
         ({"dtype": 8}, r"^The option dtype is 8; expected auto or float32 or bfloat16 or float16\.$"),
         (

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-import types
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from attcr.errors import ConfigError
 from attcr.extras import needed
 from attcr.fleet.manifest import Work
-from attcr.restore.options import RestoreOptions, restore_options
+from attcr.restore.options import Option, RestoreOptions, restore_options
 
 with needed():
     from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -65,12 +65,12 @@ def adapter(name: str) -> TypeAdapter[Any]:
 
 def _checked(name: str, value: Any) -> Any:
     """Give a value of JSON as one of an option; it keeps its own type, as a digest tells 0 from 0.0."""
-    kind = restore_options()[name].kind
-    given = _listed(value) if tuple[str, ...] in get_args(kind) else value
+    option = restore_options()[name]
+    given = _listed(value) if tuple[str, ...] in get_args(option.kind) else value
     try:
         adapter(name).validate_python(given)
     except ValidationError:
-        raise ConfigError(f"The option {name} is {value!r}; expected {_words(kind)}.") from None
+        raise ConfigError(f"The option {name} is {value!r}; expected {_words(option)}.") from None
     return given
 
 
@@ -82,13 +82,9 @@ def _listed(value: Any) -> Any:
     return tuple(str(one) if type(one) is int else one for one in several)
 
 
-def _words(kind: Any) -> str:
-    """Give a type as a user would write it: int, str or None, a list of str."""
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType):
-        return " or ".join(_words(one) for one in inner)
-    if origin is Literal:
-        return " or ".join(str(one) for one in inner)
-    if origin is tuple:
-        return f"a list of {_words(inner[0])}"
-    return "None" if kind is types.NoneType else str(kind.__name__)
+def _words(option: Option) -> str:
+    """Give the type of an option as a user would write it: int, str or None, a list of str."""
+    if get_origin(option.kind) is Literal:
+        return " or ".join(option.choices)
+    kinds = inspect.formatannotation(option.kind).replace("tuple[str, ...]", "a list of str").split(" | ")
+    return " or ".join(kind.rpartition(".")[2] for kind in kinds)
