@@ -281,3 +281,11 @@ def test_floats_that_nobody_named_are_told_and_those_of_a_picture_refused() -> N
     only_first[0, 0, 0] = False
     with pytest.raises(SceneError, match="255ths"):
         check_floats(eight_bits, only_first)
+
+
+def test_floats_of_two_values_alone_are_not_known_to_be_a_picture() -> None:
+    values = (np.arange(300) % 2).astype(np.float32).reshape(3, 10, 10)
+    with pytest.warns(AttcrWarning, match="count as reflectance"):
+        check_floats(values, np.ones((10, 10), bool).reshape(1, 10, 10).repeat(3, 0))
+    with pytest.raises(SceneError, match="255ths"):
+        check_floats(values + np.eye(10, dtype=np.float32), np.ones(values.shape, bool))

@@ -326,3 +326,10 @@ def test_planes_of_the_same_name_in_another_range_are_refused(low: float, high: 
     assert wanted.pick([Slot("nir", 842.0), Slot("red", 665.0, 0.0, 1.0, 1.0)]) == [1]
     with pytest.raises(ConfigError, match="the same name, and other numbers"):
         wanted.pick([Slot("red", 665.0, low, high, span)])
+
+
+def test_a_picture_of_dark_bands_is_not_dimmed() -> None:
+    dark = replace(TRUE_COLOUR, slots=band_slots(RGB, high=0.1), products=("s2-l2a",))
+    assert dark.gain == 1.0
+    bright = replace(dark, slots=band_slots(RGB, high=0.7116))
+    assert bright.gain == pytest.approx(2.0)

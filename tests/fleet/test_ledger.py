@@ -153,6 +153,23 @@ def test_a_row_is_dated_in_utc_to_the_microsecond(tmp_path: Path, monkeypatch: p
     assert row["time"] == datetime(2024, 1, 2, 3, 4, 5, 6, tzinfo=timezone.utc)
 
 
+def test_a_later_row_has_a_later_time_where_the_clock_stands_or_goes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, clock = Store(str(tmp_path / "out")), iter([9_000_000, 9_000_000, 5_000_000])
+    with Scratch(store.scratch) as scratch:
+        log = Ledger(store, scratch, "r")
+        monkeypatch.setattr(time, "time_ns", lambda: next(clock))
+        for name in "abc":
+            log.add(Outcome(name, key_of(name), "done"))
+        log.flush()
+    rows = ledger(tmp_path / "out")
+    first = datetime.fromtimestamp(0, timezone.utc)
+    assert [(row["id"], round((row["time"] - first).total_seconds() * 1e6)) for row in rows] == [
+        ("a", 9000), ("b", 9001), ("c", 9002),
+    ]  # fmt: skip
+
+
 def test_a_ledger_row_tells_all_that_is_asked_for(tmp_path: Path, weights: Path) -> None:
     out = tmp_path / "out"
     run_fleet(str(make_scenes(tmp_path / "in", 1)), str(out), str(weights), options=OPTIONS)

@@ -47,6 +47,7 @@ MUTANTS = [
     *of(
         "fleet/ledger.py",
         ("tests/fleet/test_ledger.py",),
+        ("clock-goes-back", "max(time.time_ns() // 1000, self._latest + 1)", "time.time_ns() // 1000"),
         ("when-1-600", "when[-1] - 600", "when[-1] - 6000"),
         ("recent-size-1-span", "(recent.size - 1) / span", "recent.size / span"),
         ("np-setdiff1d-found-restored-size", "np.setdiff1d(found, restored).size", "found.size"),
