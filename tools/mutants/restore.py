@@ -182,8 +182,8 @@ MUTANTS = [
         ),
         ("no-memory-limit", "if job.memory > limit:", "if False:"),
         ("radar-of-any-count", "if radar.count != len(wanted):", "if False:"),
-        ("mask-is-not-told", "mask=_mask(whole, rgb, spec, options), ", ""),
-        ("no-mask-is-not-said", '    if mask == "none":', "    if False:"),
+        ("mask-is-not-told", "replace(options, mask=mask, dtype", "replace(options, dtype"),
+        ("no-mask-is-not-said", "    if unmasked:", "    if False:"),
         ("no-hint", 'hint = f" Published weights', 'hint = "" and f" Published weights'),
     ),
     *of(

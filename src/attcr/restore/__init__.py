@@ -39,23 +39,7 @@ _PUBLIC = {
     "which_weights": "look",
 }
 
-__all__ = [
-    "Fit",
-    "Progress",
-    "RestoreOptions",
-    "RestoreResult",
-    "RestoredArray",
-    "ScenePlan",
-    "choose_weights",
-    "find_clouds",
-    "join_blocks",
-    "plan_scene",
-    "restore_array",
-    "restore_block",
-    "restore_scene",
-    "targets_in",
-    "which_weights",
-]
+__all__ = [*_PUBLIC]
 
 
 def __getattr__(name: str) -> Any:

@@ -19,6 +19,7 @@ from attcr.references.harmonise import Cells
 from attcr.references.open import ReferenceScene
 from attcr.restore.options import NO_WEIGHTS, RestoreOptions
 from attcr.restore.resume import identity_of
+from attcr.scenes.clouds.find import mask_file
 from attcr.scenes.scene import AlignedRaster, Scene
 from attcr.scenes.tiles import Grid, grid
 from attcr.version import __version__
@@ -48,10 +49,8 @@ class Job:
     radar: AlignedRaster | None
     options: RestoreOptions
     """With the mask and the number type that are used, and the references that were found."""
-    inputs: tuple[str, ...]
-    """Addresses of what decides the result: the scene's files, its mask, radar, references."""
     others: tuple[str, ...]
-    """Addresses of what is read or came along beside those: weights, masks that are not asked for."""
+    """Addresses of what is read or came along beside the inputs: weights, masks that are not asked for."""
     references: tuple[ReferenceScene, ...] = ()
     """Other dates that what is under cloud is filled from."""
     corrector: Corrector | None = None
@@ -119,6 +118,13 @@ class Job:
         dates = 10 + len(self.references) if self.references else 0
         each = 7 * bands * self.scene.dtype.itemsize // 3 + 3 + spread + dates  # a working raster, overviews, the COG
         return self.scene.height * self.scene.width * each
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """Addresses of what decides the result: the scene's files, its mask, radar, references."""
+        beside = (mask_file(self.whole, self.mask), self.options.sar)
+        references = [href for one in self.references for href in one.inputs]
+        return tuple(dict.fromkeys([*self.whole.files, *(href for href in beside if href), *references]))
 
     @property
     def read(self) -> tuple[str, ...]:

@@ -240,17 +240,16 @@ def open_job(
         radar = _open_radar(scene, spec, options)
         if radar:
             opened.callback(radar.close)
-        named = {slot.name: slot for slot in spec.bands}
-        sensor = spec.fit(whole.product, [named[slot] for slot in slots])
         colours = [whole.bands.index(scene.bands[slots.index(name)]) for name in RGB if name in slots]
         rgb = colours if len(colours) == len(RGB) else None
-        options = replace(options, mask=_mask(whole, rgb, spec, options), dtype=_dtype(predictor, options))
-        beside = (mask_file(whole, options.mask or "none"), options.sar)
-        inputs = tuple(dict.fromkeys([*whole.files, *(href for href in beside if href)]))
+        mask = options.mask or choose_mask(whole, rgb)
+        options = replace(options, mask=mask, dtype=_dtype(predictor, options))
+        named = {slot.name: slot for slot in spec.bands}
+        sensor = spec.fit(whole.product, [named[slot] for slot in slots])
         sources = [source] if isinstance(source, (str, Path)) else source
         weights = [str(model)] if isinstance(model, (str, Path)) else []
         others = (*map(str, sources), *whole.companions.values(), *weights)
-        job = Job(whole, scene, slots, rgb, spec, predictor, sensor, radar, options, inputs, others)
+        job = Job(whole, scene, slots, rgb, spec, predictor, sensor, radar, options, others)
         if options.references:
             job = _with_references(job, str(sources[0]), kept, opened)
         _check(job)
@@ -303,19 +302,6 @@ def _open_radar(scene: Scene, spec: InputSpec, options: RestoreOptions) -> Align
     return radar
 
 
-def _mask(whole: Scene, rgb: list[int] | None, spec: InputSpec, options: RestoreOptions) -> str:
-    """Give the mask that is used, and say what of the options has no effect."""
-    mask = options.mask or choose_mask(whole, rgb)
-    if mask == "none":
-        warn(
-            "There is no mask: every pixel is restored, cloud or not, and the quality raster cannot say what was clear."
-        )
-    if options.unseen != "keep" and (mask == "none" or "thick" in spec.removes):
-        why = "there is no mask" if mask == "none" else "these weights remove thick cloud too"
-        warn(f"`unseen={options.unseen}` has no effect: {why}.")
-    return mask
-
-
 def _dtype(predictor: Predictor | None, options: RestoreOptions) -> Dtype:
     """Give the type that is computed in, also where it was left to the machine."""
     kind = predictor.identity.get("dtype") if predictor else "float32"
@@ -355,7 +341,6 @@ def _with_references(job: Job, source: str, kept: Path | None, opened: ExitStack
     return replace(
         job,
         options=replace(options, references=hrefs),
-        inputs=tuple(dict.fromkeys([*job.inputs, *(href for one in references for href in one.inputs)])),
         references=references,
         corrector=corrector,
         asked=asked,
@@ -364,7 +349,7 @@ def _with_references(job: Job, source: str, kept: Path | None, opened: ExitStack
 
 
 def _check(job: Job) -> None:
-    """Refuse a scene that takes too much memory, or whose values cannot be what they should; name what stays."""
+    """Refuse a scene that takes too much memory, or whose values cannot be what they should."""
     scene, product = job.scene, job.whole.product
     if job.options.unseen == "nodata":
         for band in scene.bands:
@@ -383,6 +368,19 @@ def _check(job: Job) -> None:
     check_values(product, values, valid)
     if job.options.sensor is None and could_be_picture(product, scene.hints, scene.names):
         check_floats(values, valid)
+    _tell(job)
+
+
+def _tell(job: Job) -> None:
+    """Warn of what is restored without a mask, of an option without effect, and of bands that stay."""
+    unmasked = job.mask == "none"
+    if unmasked:
+        warn(
+            "There is no mask: every pixel is restored, cloud or not, and the quality raster cannot say what was clear."
+        )
+    if job.options.unseen != "keep" and (unmasked or "thick" in job.spec.removes):
+        why = "there is no mask" if unmasked else "these weights remove thick cloud too"
+        warn(f"`unseen={job.options.unseen}` has no effect: {why}.")
     if job.passed:
         named = [job.whole.bands[at].name or str(at + 1) for at in job.passed]
         listed = " ".join(named[:MOST_NAMED]) + (" ..." if named[MOST_NAMED:] else "")
