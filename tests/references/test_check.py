@@ -1,6 +1,6 @@
 import numpy as np
 
-from attcr.references.check import MOST_SAMPLES, Evidence, self_check
+from attcr.references.check import MOST_SAMPLES, Evidence, expected_error, self_check
 from attcr.references.harmonise import METHODS, Cells
 from fake_dates import a_gap, evidence_of, ground
 
@@ -90,3 +90,30 @@ def test_of_a_large_image_every_nth_pixel_is_kept() -> None:
     assert MOST_SAMPLES / 4 < len(sample) <= MOST_SAMPLES
     assert np.array_equal(sample.reference[0], values[0, sample.rows, sample.cols])
     assert set(np.diff(np.unique(sample.rows))) == {3}
+
+
+def test_a_distance_that_was_not_measured_has_the_error_of_the_next_nearer_one() -> None:
+    counts = np.array([0.0, 2, 0, 3])
+    sums = counts * np.array([0.0, 1, 0, 4])  # at distance 1 the mean error is 1, and at distance 3 it is 4
+    for distance, error in enumerate((1, 1, 1, 4)):
+        assert expected_error(sums, counts, np.eye(4)[distance]) == error
+    assert expected_error(sums, counts, np.array([0.0, 1, 1, 2])) == 2.5
+    assert expected_error(sums, counts, np.zeros(4)) == 14 / 5  # no gap: as measured
+
+
+def test_gaps_smaller_than_half_a_cell_count_where_there_are_no_others() -> None:
+    gap = np.zeros((96, 128), bool)
+    gap[20:22, 40:44] = True
+    assert np.argwhere(evidence_of(ground(), ground(), gap).gap_cells()).tolist() == [[1, 2]]
+    gap[64:80, 64:80] = True
+    assert np.argwhere(evidence_of(ground(), ground(), gap).gap_cells()).tolist() == [[4, 4]]
+
+
+def test_as_much_clear_ground_as_is_hidden_is_left() -> None:
+    evidence = evidence_of(ground(192, 256), ground(192, 256), np.arange(192)[:, None] + np.zeros(256) < 80)
+    clear = evidence.sums[0] == 256
+    choices = list(evidence.hidden_cells())
+    assert len(choices) == 3
+    for hidden in choices:
+        assert not hidden[~clear].any()
+        assert 0 < hidden.sum() <= clear.sum() / 2

@@ -191,6 +191,10 @@ def test_of_dates_that_see_as_much_the_nearer_one_and_then_the_other_side_come_f
     assert choose_references(CLOUD, [ALL] * 4, [-30, 5, -20, 3], 4) == [3, 2, 1, 0]
 
 
+def test_of_equal_references_the_first_is_taken() -> None:
+    assert choose_references(CLOUD, [ALL, ALL, ALL], [5, 5, 5], 1) == [0]
+
+
 def test_what_is_new_counts_more_than_what_is_seen_from_the_other_side() -> None:
     assert choose_references(CLOUD, [columns(0, 1, 2, 3, 4), columns(0, 1, 2, 3), columns(5, 6, 7)], [5, -4, 8], 2) == [
         0,

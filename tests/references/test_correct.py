@@ -17,12 +17,21 @@ from attcr.bands.spec import OTHER_DATES
 from attcr.errors import AttcrWarning, ConfigError
 from attcr.networks.attcr import ATTCR, ATTCRConfig
 from attcr.references.check import Checked
-from attcr.references.correct import BANDS, Corrections, Corrector, Pair, open_corrector, tiles_over
-from attcr.references.fill import Corrected, Tuned
+from attcr.references.correct import (
+    BANDS,
+    Corrections,
+    Corrector,
+    Pair,
+    open_corrector,
+    see,
+    tiles_over,
+    with_network,
+)
+from attcr.references.fill import Corrected, Filled, Tuned, meet_border, tune
 from attcr.restore import RestoreOptions, join_blocks, restore_block, restore_scene
 from attcr.restore.walk import FROM_DATE
 from attcr.weights import save_model
-from fake_dates import ground
+from fake_dates import a_gap, evidence_of, ground
 from fake_scenes import UTM, make, read, same_bits
 from interrupts import interrupted
 
@@ -121,20 +130,22 @@ class ByPlace(Corrector):
         return [base + 0.01 * (pair.row % 7 + pair.col % 5) for pair, base in zip(pairs, bases, strict=True)]
 
 
-def corrections(height: int = 600, width: int = 500) -> Corrections:
+def as_it_is(values: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+    return values
+
+
+def corrections(height: int = 600, width: int = 500, errors: Sequence[float] = (0.005,)) -> Corrections:
     def read(top: int, bottom: int) -> list[Pair]:
         gap = np.zeros((bottom - top, width), bool)
         gap[:, 40:400] = True
         blank = np.zeros((1, bottom - top, width), np.float32)
-        return [Pair(top, 0, blank, blank, ~gap, gap)]
+        return [Pair(top, 0, blank, blank, ~gap, gap)] * len(errors)
 
-    def as_it_is(values: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-        return values
-
-    tuned = Tuned(as_it_is, Checked("regression", 0.01, {}, 100), Corrected(0.5, 0.005, as_it_is))
+    checked = Checked("regression", 0.01, {}, 100)
+    tuned = [Tuned(as_it_is, checked, Corrected(0.5, error, as_it_is)) for error in errors]
     tiles = tiles_over(height, width)
     assert tiles is not None
-    return Corrections(ByPlace(carry_along_rows, (0,), (3,)), tiles, [tuned], read, 2)
+    return Corrections(ByPlace(carry_along_rows, (0,), (3,)), tiles, tuned, read, 2)
 
 
 def test_no_border_of_a_tile_shows() -> None:
@@ -146,6 +157,12 @@ def test_no_border_of_a_tile_shows() -> None:
     assert np.allclose(added.share[:, 40:400], 0.5)
     assert not added.values[0, :, :40].any()
     assert not added.share[:, 400:].any()
+
+
+def test_a_reference_is_corrected_where_it_has_a_fifth_of_the_weight() -> None:
+    for errors, corrected in (((0.005, 0.006), [True, True]), ((0.005, 0.01), [True, False])):
+        added = corrections(errors=errors).rows(0, 100, 0)
+        assert [one is not None and bool(one.share.any()) for one in added] == corrected, errors
 
 
 def test_rows_are_the_same_however_they_are_asked_for() -> None:
@@ -212,6 +229,87 @@ def test_where_less_than_a_tenth_is_clear_it_is_not_used(place: Place) -> None:
 def test_cirrus_is_seen_and_not_corrected() -> None:
     network = Corrector(carry_along_rows, (0, 1, 2), (9, 10, 11))
     assert network.corrected == [0, 2]
+
+
+def test_the_network_sees_errors_and_tones_relative_to_the_pair() -> None:
+    target, harmonised, reference = (np.full((2, 8, 8), value, np.float32) for value in (0.25, 0.2, 0.125))
+    harmonised[:, :, ::2] += 0.02  # the error is 0.03 and 0.05, and the mean deviation from the mean 0.01
+    gap = np.zeros((8, 8), bool)
+    gap[2:4] = True
+    seen = see(target, harmonised, reference, ~gap, gap, (3, 7))
+    assert seen.unit.ravel() == pytest.approx(0.04)
+    assert seen.planes[3, 2] == pytest.approx(np.tile([1, -1], 4) * 0.01 / 0.011, rel=1e-4)
+    assert not seen.planes[BANDS + 3].any()
+    assert seen.planes[2 * BANDS + 7, 0] == pytest.approx(np.tile([0.75, 1.25], 4), rel=1e-4)
+    assert not seen.planes[2 * BANDS + 7, 2:4].any()
+    assert [at for at in range(BANDS) if seen.planes[3 * BANDS + at].any()] == [3, 7]
+    assert np.array_equal(seen.planes[-3:-1], [~gap, gap])
+    assert seen.planes[-1] == pytest.approx(np.log(0.04 / 0.011), rel=1e-4)
+    out = np.zeros((2 * BANDS, 8, 8), np.float32)
+    out[7], out[BANDS + 3] = 0.5, np.log(2)
+    assert seen.corrected(out, harmonised, (3, 7)) - harmonised == pytest.approx(
+        np.broadcast_to([[[0]], [[0.02]]], (2, 8, 8))
+    )
+    assert seen.expected(out, (3, 7))[:, 0, 0] == pytest.approx([0.08, 0.04])
+
+
+def test_hidden_ground_is_no_longer_clear_and_what_is_harmonised_stays_within_bounds() -> None:
+    clear = np.zeros((1, 6), bool)
+    clear[:, :4] = True
+    images = np.array([[[-0.3, 0.1, 0.5, 0.9, 0.2, 0.2]]], np.float32)
+    pair = Pair(5, 7, images, images, clear, ~clear)
+    here = np.array([[True, False, False, False, False, False]])
+    hidden = pair.hide(here)
+    assert hidden.clear.tolist() == [[False, True, True, True, False, False]]
+    assert hidden.gap.tolist() == [[True, False, False, False, True, True]]
+    fitted = pair.harmonised(lambda values, rows, cols: 3 * values)
+    assert fitted[0, 0] == pytest.approx([-0.2, 0.3, 1.5, 2, 0.6, 0.6])
+    placed = pair.cut(slice(2, 4)).harmonised(lambda values, rows, cols: (rows + cols / 100)[None].astype(np.float32))
+    assert placed[0, 0] == pytest.approx([2, 2])  # rows begin at 5
+    assert (pair.cut(slice(2, 4)).row, pair.cut(slice(2, 4)).col) == (5, 9)
+
+
+class Nearer(Corrector):
+    """Brings every pixel nearer to the truth by a part of what is missing."""
+
+    gain = 0.0
+
+    def correct(self, pairs: Sequence[Pair], bases: Sequence[np.ndarray]) -> list[np.ndarray]:
+        filled = [
+            Filled(base, (pair.clear | pair.gap).astype(np.int16)) for pair, base in zip(pairs, bases, strict=True)
+        ]
+        was = [meet_border(one, pair.target, pair.clear) for one, pair in zip(filled, pairs, strict=True)]
+        return [one + self.gain * (pair.target - one) for one, pair in zip(was, pairs, strict=True)]
+
+
+def share_taken(gain: float, clear: np.ndarray, gap: np.ndarray) -> Tuned:
+    reference = ground(256, 256)
+    noise = np.random.default_rng(1).normal(0, 0.02, reference.shape)
+    target = (reference * 0.8 + 0.03 + noise).astype(np.float32)
+    evidence = evidence_of(reference, target, gap, clear)
+    pair = Pair(0, 0, target, reference, clear, gap)
+    corrector = Nearer(carry_along_rows, (0, 1, 2), (1, 2, 3))
+    object.__setattr__(corrector, "gain", gain)
+    tiles = tiles_over(256, 256)
+    assert tiles is not None
+    return with_network(tune(evidence, ["regression"]), evidence, corrector, tiles, lambda top, bottom: pair)
+
+
+def test_the_network_is_taken_where_it_makes_the_error_two_percent_smaller() -> None:
+    gap = a_gap(256, 256)
+    assert share_taken(0.01, ~gap, gap).corrected is None
+    taken = share_taken(0.03, ~gap, gap)
+    assert taken.corrected is not None
+    assert taken.corrected.share == 1
+    assert taken.error == pytest.approx(0.97 * taken.checked.error, rel=1e-3)
+
+
+def test_a_tile_of_which_too_little_would_stay_clear_is_not_tried() -> None:
+    gap = np.ones((256, 256), bool)
+    gap[:38] = False  # 15 % is clear, and less than 10 % once some of it is hidden
+    assert share_taken(0.5, ~gap, gap).corrected is None
+    gap[38:128] = False
+    assert share_taken(0.5, ~gap, gap).corrected is not None
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 
 from attcr.references.check import Checked, self_check
 from attcr.references.fill import (
@@ -6,6 +7,7 @@ from attcr.references.fill import (
     FILL_MARGIN,
     LARGEST_GROWTH,
     LARGEST_STEP,
+    Added,
     Colours,
     Filled,
     Shown,
@@ -184,3 +186,55 @@ def test_what_holds_no_data_does_not_count() -> None:
     gap, thin, blank = columns(30, 10, 100)
     assert np.array_equal(enclosed(gap, thin, ~blank), thin)
     assert not enclosed(gap, thin, np.ones_like(gap)).any()
+
+
+def test_a_reference_that_nothing_is_known_of_gives_way() -> None:
+    assert kept(float("nan")).error == 0.05
+    assert kept(0.01).preference == pytest.approx(5**4 * kept(float("nan")).preference)
+    assert kept(0.0).preference == kept(0.001).preference == 1
+
+
+def test_the_larger_the_share_of_a_network_the_less_a_pixel_is_moved() -> None:
+    gap = np.zeros((80, 80), bool)
+    gap[20:60, 20:60] = True
+    target, number = np.where(gap, 9, 0.2).astype(np.float32)[None].repeat(2, 0), np.ones((80, 80), np.int16)
+    share = np.zeros((80, 80), np.float32)
+    share[:, 40:] = 0.75
+    moved = meet_border(Filled(np.full((2, 80, 80), 0.17, np.float32), number, share, [1]), target, ~gap) - 0.17
+    assert moved[0, 30, 59] == pytest.approx(moved[0, 30, 20], rel=1e-3)  # this band is not the network's
+    assert moved[1, 30, 59] == pytest.approx(moved[0, 30, 59] / 4, rel=1e-3)
+    assert moved[1, 30, 20] == moved[0, 30, 20] > 0.02
+
+
+def test_what_a_network_adds_counts_by_the_weight_of_its_reference() -> None:
+    shape = (40, 8)
+    both = shown([np.full((2, *shape), value, np.float32) for value in (0.1, 0.3)], [np.ones(shape, bool)] * 2)
+    added = Added(10, np.full((1, 20, 8), 0.08, np.float32), np.full((20, 8), 0.5, np.float32), [1])
+    filled = compose([kept(0.01), kept(0.01)], both, np.ones(shape, bool), 0, [added, None])
+    assert filled.values[0] == pytest.approx(0.2)
+    assert filled.values[1, 10:30] == pytest.approx(0.24)
+    assert filled.values[1, :10] == pytest.approx(0.2)
+    assert filled.values[1, 30:] == pytest.approx(0.2)
+    assert filled.share is not None
+    assert filled.share[10:30] == pytest.approx(0.25)
+    assert not filled.share[:10].any()
+    assert filled.bands == [1]
+
+
+def test_without_clear_ground_away_from_gaps_the_reference_is_taken_as_it_is() -> None:
+    target, reference, gap, _ = scene_and_reference()
+    checked = Checked("regression", 0.001, {"regression": 0.001}, 1000)
+    assert Suspicion.of(evidence_of(reference, target, gap), checked, COLOURS).most == 0.02
+    gap = np.zeros_like(gap)
+    gap[::64, ::64] = True  # a pixel of every fourth cell: no cell is far from a gap
+    evidence = evidence_of(reference, target, gap)
+    doubt = Suspicion.of(evidence, checked, COLOURS)
+    assert evidence.common > 0.9
+    assert doubt.most == pytest.approx(0.06)
+    assert np.array_equal(doubt.harmonise(reference[:, 0], np.arange(SIZE), np.arange(SIZE)), reference[:, 0])
+
+
+def test_what_is_brighter_but_darker_in_the_infrared_is_no_haze() -> None:
+    target, reference, gap, missed = scene_and_reference()
+    water = target + np.array([0.1, 0.1, -0.1], np.float32)[:, None, None]
+    assert found(np.where(missed, water, target).astype(np.float32), reference, gap)[missed].mean() < 0.05

@@ -1,7 +1,18 @@
 import numpy as np
 import pytest
 
-from attcr.references.harmonise import METHODS, MOST_CELLS, Cells, Kinds, fit_lines, smooth, window_fit
+from attcr.references.harmonise import (
+    FEWEST,
+    METHODS,
+    MOST_CELLS,
+    Cells,
+    Kinds,
+    Sample,
+    Seen,
+    fit_lines,
+    smooth,
+    window_fit,
+)
 from fake_dates import a_gap, evidence_of, ground
 
 
@@ -123,3 +134,44 @@ def test_near_cells_speak_first_and_far_ones_where_there_are_no_others() -> None
 
 def test_sums_of_one_cell_have_nothing_around_them() -> None:
     assert smooth(np.full((1, 1, 1), 2.0)).shape == (1, 1, 1)
+
+
+def seen_on(reference: np.ndarray, target: np.ndarray) -> Seen:
+    """Pixels (C, N) in one row, as the methods without sums take them."""
+    cells, at = Cells.over(16, reference.shape[1]), np.arange(reference.shape[1])
+    return Seen(cells, np.zeros((1, *cells.shape)), Sample(0 * at, at, reference, target))
+
+
+def test_beyond_the_values_seen_a_histogram_goes_on_by_the_same_step() -> None:
+    reference = np.linspace(0.1, 0.3, 3000, dtype=np.float32)[None]
+    fill = METHODS["histogram"](seen_on(reference, reference + np.float32(0.05)))
+    values = np.array([[0.02, 0.2, 0.7]], np.float32)
+    assert fill(values, np.zeros(3), np.zeros(3)) == pytest.approx(values + 0.05, abs=1e-3)
+
+
+@pytest.mark.parametrize(("count", "own"), [(FEWEST, False), (FEWEST + 1, True)])
+def test_a_kind_of_ground_with_few_pixels_has_the_fit_of_all(count: int, own: bool) -> None:
+    draw = np.random.default_rng(0)
+    reference = np.concatenate([draw.uniform(0.1, 0.2, 6000), draw.uniform(0.795, 0.805, count)]).astype(np.float32)
+    target = np.where(reference < 0.5, reference, 0.4).astype(np.float32)
+    rare = reference[None, -count:]
+    filled = METHODS["classes"](seen_on(reference[None], target[None]))(rare, np.zeros(count), np.zeros(count))
+    slope, offset = fit_lines(reference[None], target[None])
+    assert np.allclose(filled, rare * slope + offset, atol=1e-6) != own
+    assert np.allclose(filled, 0.4, atol=1e-4) == own
+
+
+def test_a_kind_that_was_never_seen_changes_as_all_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = Kinds(np.ones(1, np.float32), np.array([[0.1], [0.9]], np.float32))
+    monkeypatch.setattr(Kinds, "among", lambda *_: kinds)
+    reference = np.linspace(0.05, 0.15, 100, dtype=np.float32)[None]
+    fill = METHODS["similar"](seen_on(reference, reference + np.float32(0.25)))
+    assert fill(np.array([[0.875]], np.float32), np.array([3]), np.array([9])) == pytest.approx(1.125, abs=1e-6)
+
+
+def test_far_from_clear_pixels_a_window_has_the_fit_of_the_whole() -> None:
+    reference = ground()
+    clear = np.zeros(reference.shape[1:], bool)
+    clear[:, :40] = True
+    fitted = window_fit(reference, reference * np.float32(0.5) + np.float32(0.2), clear, 9)
+    assert np.allclose(fitted[:, :, 60:], 0.5 * reference[:, :, 60:] + 0.2, atol=1e-4)

@@ -46,6 +46,24 @@ print([len(clouds.cloudy_tiles(grid(20, 20, tile=8, overlap=0), row)) for row in
     assert run_without(BLOCKED, code) == "[1, 0] [1.0, 1.0, 1.0, 0.5, 0.0]"
 
 
+def test_a_stack_of_images_is_filled_without_rasterio() -> None:
+    code = """
+import numpy as np
+import attcr.references.choose
+from attcr.restore import RestoreOptions
+from attcr.restore.stack import fill_image
+draw = np.random.default_rng(0)
+ground = draw.uniform(1000, 3000, (2, 96, 96)).astype(np.uint16)
+clouds = np.zeros((2, 96, 96), bool)
+clouds[0, 40:50, 40:50] = True
+seen = np.where(clouds[:1], 9000, ground).astype(np.uint16)
+options = RestoreOptions(sensor="s2-l2a", dilate=0, feather=0)
+filled = fill_image([seen, ground], clouds, [7, 3], 0, options)
+print(np.abs(filled.image.astype(int) - ground).max() < 50, np.unique(filled.days[clouds[0]]), filled.quality[45, 45])
+"""
+    assert run_without(BLOCKED, code) == "True [-4] 6"
+
+
 @pytest.mark.parametrize(
     ("library", "code"),
     [
@@ -54,6 +72,7 @@ print([len(clouds.cloudy_tiles(grid(20, 20, tile=8, overlap=0), row)) for row in
         ("rasterio", "import attcr.scenes.open"),
         ("rasterio", "import attcr.scenes.write"),
         ("rasterio", "import attcr.scenes.clouds.find"),
+        ("rasterio", "import attcr.references.open"),
         ("rio-cogeo", "import attcr.scenes.open, attcr.scenes.write"),
         ("pystac", "import attcr.scenes.write; from attcr.scenes.open import open_scene; open_scene('item.json')"),
         (

@@ -161,7 +161,7 @@ MUTANTS = [
         "restore/scene.py",
         (
             "tests/restore/test_scene.py::test_a_scene_that_is_refused_leaves_no_file_open",
-            "tests/restore/test_references.py::test_everything_is_closed_where_a_later_step_refuses",
+            "tests/restore/test_filler.py::test_everything_is_closed_where_a_later_step_refuses",
         ),
         ("radar-stays-open", "opened.callback(radar.close)", "pass"),
         ("references-stay-open", "opened.callback(reference.close)", "pass"),
@@ -188,8 +188,16 @@ MUTANTS = [
     ),
     *of(
         "restore/filler.py",
-        ("tests/restore/test_references.py",),
+        ("tests/restore/test_filler.py",),
         ("cloud-of-reference", "if clouds is not None:", "if False:"),
+        ("haze-is-gap", "dark | (hazy & rows.clear)", "dark | hazy"),
+        (
+            "paint-in-the-edge",
+            "np.where(painted, strip.came[band], strip.values[band])[here]",
+            "strip.values[band][here]",
+        ),
+        ("broad-infrared-alone", "infrared = narrow if infrared is None else infrared", "infrared = infrared"),
+        ("left-though-filled", "left = strip.left - was_left", "left = strip.left"),
         ("left-is-original", "            quality[alone] = CLOUD_LEFT", "            quality[alone] = quality[alone]"),
     ),
     *of(

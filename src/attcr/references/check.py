@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.extras import need
-from attcr.references.harmonise import METHODS, Array, Cells, Float32, Float64, Harmoniser, Sample, Seen
+from attcr.references.harmonise import METHODS, Array, Cells, Float32, Float64, Sample, Seen
 
 MOST_SAMPLES = 400_000
 """About the most pixels that are kept of a reference and the target."""
@@ -158,19 +158,15 @@ def self_check(evidence: Evidence, methods: Sequence[str] = tuple(METHODS)) -> C
         near = cells_to(~hidden)[places][here]
         counts += np.bincount(near, minlength=FARTHEST_CELL + 1)
         for name in methods:
-            errors[name] += np.bincount(near, _errors(METHODS[name](seen), tried), FARTHEST_CELL + 1)
+            filled = METHODS[name](seen)(tried.reference, tried.rows, tried.cols)
+            off = np.abs(filled - tried.target).mean(axis=0, dtype=np.float64)
+            errors[name] += np.bincount(near, off, FARTHEST_CELL + 1)
     total = int(counts.sum())
     if total < LEAST_PIXELS:
         return Checked("line" if len(sample) >= LEAST_PIXELS else "copied", float("nan"), {}, total)
-    expected = {name: _expected(sums, counts, wanted) for name, sums in errors.items()}
+    expected = {name: expected_error(sums, counts, wanted) for name, sums in errors.items()}
     best = min(expected, key=lambda name: expected[name])
     return Checked(best, expected[best], expected, total)
-
-
-def _errors(harmonise: Harmoniser, tried: Sample) -> Array:
-    filled = harmonise(tried.reference, tried.rows, tried.cols)
-    errors: Array = np.abs(filled - tried.target).mean(axis=0, dtype=np.float64)
-    return errors
 
 
 def _moved(gap: NDArray[np.bool_], clear: NDArray[np.bool_], down: float, across: float) -> NDArray[np.bool_]:
@@ -197,7 +193,7 @@ def cells_to(chosen: NDArray[np.bool_]) -> NDArray[np.intp]:
     return np.minimum(distances, FARTHEST_CELL).astype(np.intp)
 
 
-def _expected(sums: Float64, counts: Float64, wanted: Float64) -> float:
+def expected_error(sums: Float64, counts: Float64, wanted: Float64) -> float:
     """Give the mean error at the wanted distances; the next nearer one stands for a distance that was not measured."""
     known = np.flatnonzero(counts)
     means = sums[known] / counts[known]

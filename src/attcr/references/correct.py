@@ -70,13 +70,11 @@ class Visible:
 
     def corrected(self, out: Float32, harmonised: Float32, bands: tuple[int, ...]) -> Float32:
         """Give the harmonised reference with what the network adds to it; `out` is (2 BANDS, H, W)."""
-        better: Float32 = harmonised + out[list(bands)] * self.unit
-        return better
+        return np.asarray(harmonised + out[list(bands)] * self.unit)
 
     def expected(self, out: Float32, bands: tuple[int, ...]) -> Float32:
         """Give the expected absolute error (C, H, W) in reflectance."""
-        scale: Float32 = np.exp(out[[BANDS + band for band in bands]].clip(-5, 3)) * self.unit
-        return scale
+        return np.asarray(np.exp(out[[BANDS + band for band in bands]].clip(-5, 3)) * self.unit)
 
 
 def see(
@@ -96,7 +94,6 @@ def see(
     unit = np.maximum(np.abs(error).sum(axis=(1, 2), keepdims=True) / max(clear.sum(), 1), LEAST_ERROR)
     planes = np.zeros((PLANES, *clear.shape), np.float32)
     at = np.array(bands)
-    spread = np.ones_like(unit)
     for first, image in ((0, harmonised), (BANDS, reference)):
         mean = image[:, known].mean(axis=1)[:, None, None]
         spread = np.abs(image[:, known] - mean[:, 0]).mean(axis=1)[:, None, None] + LEAST_ERROR
@@ -262,8 +259,7 @@ def _checked_tiles(
 
     def inside(tile: Tile) -> NDArray[np.bool_]:
         down, across = (np.arange(one.start, one.stop) // cells.size for one in (tile.rows, tile.cols))
-        found: NDArray[np.bool_] = hidden[down[:, None], across]
-        return found
+        return np.asarray(hidden[down[:, None], across])
 
     counts = np.array([[inside(tile).sum() for tile in tiles.row_of_tiles(row)] for row in tiles.rows])
     best = np.argsort(-counts, axis=1, kind="stable")[:, :TILES_CHECKED]

@@ -204,10 +204,8 @@ def meet_border(filled: Filled, target: Float32, clear: NDArray[np.bool_]) -> Fl
 
 
 def _smoothed(plane: Array, soft: float, truncate: float) -> Float32:
-    smoothed: Float32 = need("scipy.ndimage").gaussian_filter(
-        plane.astype(np.float32), soft, mode="constant", truncate=truncate
-    )
-    return smoothed
+    gaussian = need("scipy.ndimage").gaussian_filter
+    return np.asarray(gaussian(plane.astype(np.float32), soft, mode="constant", truncate=truncate))
 
 
 @dataclass(frozen=True)

@@ -71,8 +71,7 @@ class Cells:
         rows, columns = -(-height // self.size), self.shape[1]
         padded = np.zeros((count, rows * self.size, columns * self.size), np.float64)
         padded[:, :height, :width] = planes
-        total: Float64 = padded.reshape(count, rows, self.size, columns, self.size).sum(axis=(2, 4))
-        return total
+        return np.asarray(padded.reshape(count, rows, self.size, columns, self.size).sum(axis=(2, 4)))
 
     def of(self, rows: Array, cols: Array) -> tuple[Array, Array]:
         """Give the cells that pixels lie in."""
@@ -87,8 +86,7 @@ class Cells:
         below, right = np.minimum(above + 1, height - 1), np.minimum(left + 1, width - 1)
         upper = flat[:, above * width + left] * (1 - across) + flat[:, above * width + right] * across
         lower = flat[:, below * width + left] * (1 - across) + flat[:, below * width + right] * across
-        found: Float32 = np.asarray(upper * (1 - down) + lower * down, np.float32)
-        return found
+        return np.asarray(upper * (1 - down) + lower * down, np.float32)
 
 
 def _between(at: Array, size: int, count: int) -> tuple[Array, Float32]:
@@ -235,8 +233,7 @@ class Kinds:
 def _nearest(points: Array, middles: Array) -> NDArray[np.intp]:
     """Give the nearest of the middles for each point."""
     distance = (middles**2).sum(axis=1) - 2 * (points @ middles.T)
-    nearest: NDArray[np.intp] = distance.argmin(axis=1)
-    return nearest
+    return np.asarray(distance.argmin(axis=1))
 
 
 def by_class(seen: Seen) -> Harmoniser:
@@ -253,8 +250,7 @@ def by_class(seen: Seen) -> Harmoniser:
 
     def apply(values: Float32, rows: Array, cols: Array) -> Float32:
         kind = kinds.of(values)
-        fitted: Float32 = values * slopes[:, kind] + offsets[:, kind]
-        return fitted
+        return np.asarray(values * slopes[:, kind] + offsets[:, kind])
 
     return apply
 
@@ -303,8 +299,7 @@ def local(seen: Seen) -> Harmoniser:
 
     def apply(values: Float32, rows: Array, cols: Array) -> Float32:
         both = seen.cells.interpolate(fields, rows, cols)
-        fitted: Float32 = values * both[:bands] + both[bands:]
-        return fitted
+        return np.asarray(values * both[:bands] + both[bands:])
 
     return apply
 
@@ -377,8 +372,7 @@ def window_fit(reference: Float32, target: Float32, clear: NDArray[np.bool_], wi
     """
 
     def mean(values: Array) -> Array:
-        smoothed: Array = need("scipy.ndimage").uniform_filter(values, window, mode="reflect")
-        return smoothed
+        return np.asarray(need("scipy.ndimage").uniform_filter(values, window, mode="reflect"))
 
     weight = clear.astype(np.float32)
     share = mean(weight) + 1e-6

@@ -15,6 +15,7 @@ import numpy as np
 
 from attcr.errors import ConfigError
 from attcr.predict import Predictor
+from attcr.restore.filler import REFERENCES
 from attcr.restore.job import Source
 from attcr.restore.options import RestoreOptions
 from attcr.restore.publish import Outputs, Preview, check_target
@@ -64,6 +65,8 @@ def restore_block(
                 if first < last:
                     clouds = clouds_of(job, folder)
                     walk = walk_of(job, clouds, filler_of(job, folder, clouds))
+                    if (folder / REFERENCES).exists():
+                        file.write(folder / REFERENCES, REFERENCES)
                     for strip in islice(walk.strips(rows[first]), last - first):
                         _save_rows(file, finished_rows(job, preview, strip))
         finally:
@@ -87,11 +90,8 @@ def join_blocks(
         outputs = check_target(job, target, overwrite=overwrite)
         with write.writing(target), held(outputs.folder, target):
             try:
-                state = take_up_work(job, outputs.folder, False)
-                if job.references:  # the item says what was found out about each
-                    filler_of(job, state.folder, clouds_of(job, state.folder))
-                rows = (one for part in parts for one in _load_rows(part))
-                result = write_scene(job, outputs, state, None, rows)
+                rows = (one for part in parts for one in _load_rows(part, outputs.folder))
+                result = write_scene(job, outputs, take_up_work(job, outputs.folder, False), None, rows)
             finally:
                 shutil.rmtree(outputs.folder, ignore_errors=True)
     return replace(result, seconds=time.perf_counter() - began)
@@ -111,9 +111,13 @@ def _save_rows(file: ZipFile, rows: FinishedRows) -> None:
             np.lib.format.write_array(member, array, allow_pickle=False)
 
 
-def _load_rows(part: Path) -> Iterator[FinishedRows]:
+def _load_rows(part: Path, folder: Path) -> Iterator[FinishedRows]:
+    """Give the rows of a block; what was found out about the references goes into the working folder."""
     with ZipFile(part) as file:
-        for top, names in groupby(file.namelist(), key=lambda name: name.partition("/")[0]):
+        if REFERENCES in file.namelist():
+            file.extract(REFERENCES, folder)
+        arrays_of_rows = [name for name in file.namelist() if name != REFERENCES]
+        for top, names in groupby(arrays_of_rows, key=lambda name: name.partition("/")[0]):
             arrays: dict[str, Array] = {}
             for name in names:
                 with file.open(name) as member:

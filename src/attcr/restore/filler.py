@@ -38,6 +38,8 @@ from attcr.scenes.image import Image, Reference
 
 UNKNOWN_DAYS = -(1 << 15)
 """Stands for a day that is not known, and for pixels that are from no reference."""
+REFERENCES = "references.json"
+"""The file of a working folder that says what was chosen for each reference."""
 ROWS_SURVEYED, ROWS_GROWN = 128, 512
 """Rows that are looked at together, and in which gaps grow at once."""
 
@@ -198,8 +200,7 @@ class Filler:
         if not self.references:
             return self._mixed(strip, rows.values[:, inner], rows.weights[inner], np.zeros((height, width), bool), None)
         dates = np.stack([np.full((height, width), UNKNOWN_DAYS, np.int16)] * 2)
-        unsure = (strip.quality == LOW_CONFIDENCE) & (rows.cloud[inner] > 0)
-        weights = np.where(unsure, np.maximum(rows.cloud, rows.weights)[inner], rows.weights[inner])
+        weights = np.where(strip.quality == LOW_CONFIDENCE, rows.cloud[inner], rows.weights[inner])
         here = (weights > 0) & rows.valid[inner]
         if not here.any():
             return replace(strip, dates=dates)
@@ -263,9 +264,9 @@ class Filler:
             "classical_error": told["expected_error"],
         }
 
-    def save(self, path: Path) -> None:
+    def save(self, folder: Path) -> None:
         """Write what was chosen into the working folder."""
-        path.write_text(json.dumps(self.describe()))
+        (folder / REFERENCES).write_text(json.dumps(self.describe()))
 
 
 def _within(here: NDArray[np.bool_], distance: int) -> NDArray[np.bool_]:

@@ -21,7 +21,7 @@ from attcr.bands.products import BAND_IN_NAME
 from attcr.bands.spec import shown_bands
 from attcr.errors import SceneError, warn
 from attcr.files import to_disk
-from attcr.restore.filler import UNKNOWN_DAYS
+from attcr.restore.filler import REFERENCES, UNKNOWN_DAYS
 from attcr.restore.job import Job
 from attcr.restore.resume import State
 from attcr.restore.walk import NODATA, QUALITY_COLOURS, QUALITY_NAMES, Array
@@ -296,7 +296,7 @@ def told_references(job: Job, folder: Path) -> list[dict[str, Any]]:
     """Say of each reference what it is, how it was harmonised, and what of the scene is from it."""
     if not job.references:
         return []
-    found = json.loads((folder / "references.json").read_text())
+    found = json.loads((folder / REFERENCES).read_text())
     count = len(job.references) + 1
     pixels = np.zeros(count, np.int64)
     for top in range(0, job.scene.height, 1024):

@@ -424,7 +424,7 @@ def filler_of(
         batch=job.options.batch,
     )
     filler.survey(on_rows)
-    filler.save(folder / "references.json")
+    filler.save(folder)
     return filler
 
 

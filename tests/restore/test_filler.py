@@ -1,7 +1,7 @@
 """What is under cloud comes from other dates, and a layer says from which."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,11 +13,17 @@ from scipy.ndimage import gaussian_filter
 from typer.testing import CliRunner
 
 import attcr.restore.scene
+from attcr.bands.sensors import LANDSAT_C2_L2, SENTINEL2_L2A, Sensor
 from attcr.bands.spec import InputSpec, band_slots
 from attcr.cli import app
 from attcr.errors import AttcrWarning, ConfigError, SceneError
+from attcr.references.fill import Colours
 from attcr.restore import Progress, RestoreOptions, join_blocks, restore_block, restore_scene
-from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, LOW_CONFIDENCE, ORIGINAL, QUALITY_NAMES, UNDER_THIN
+from attcr.restore.array import ArrayRows
+from attcr.restore.filler import Filler, colours_of
+from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, LOW_CONFIDENCE, ORIGINAL, QUALITY_NAMES, UNDER_THIN, Strip
+from attcr.scenes.clouds.masks import THICK, THIN
+from attcr.scenes.clouds.rim import CloudMap, Rim
 from fake_dates import a_gap, ground
 from fake_scenes import UTM, make, read, same_bits
 from interrupts import interrupted
@@ -256,13 +262,16 @@ def test_interrupted_and_resumed_it_gives_the_same_bytes_and_with_another_refere
     assert result.resumed_row == 0
 
 
-def test_blocks_put_together_are_the_whole_to_the_byte(place: Place, tmp_path: Path) -> None:
+def test_blocks_put_together_are_the_whole_to_the_byte_and_nothing_is_looked_at_again(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = place.options(place.first, place.second)
     restore_scene(place.cloudy, tmp_path / "out.tif", "none", options=options)
     whole = all_bytes(tmp_path, "out")
     parts = [tmp_path / f"part{i}" for i in range(2)]
     for i, part in enumerate(parts):
         restore_block(place.cloudy, part, "none", block=(i, 2), options=options)
+    monkeypatch.setattr(Filler, "survey", lambda *_: pytest.fail("the references were looked at again"))
     join_blocks(place.cloudy, parts, tmp_path / "out.tif", "none", options=options, overwrite=True)
     assert all_bytes(tmp_path, "out") == whole
 
@@ -399,3 +408,74 @@ def test_everything_is_closed_where_a_later_step_refuses(
         restore_scene(place.cloudy, tmp_path / "out.tif", "none", options=place.options(*named))
     assert error.value.__traceback__, "its frames still hold what was opened"
     assert {path.resolve() for path in Path("/proc/self/fd").iterdir()} - before == set()
+
+
+@pytest.mark.parametrize(
+    ("product", "names", "colours"),
+    [
+        (SENTINEL2_L2A, ["B08", "B02", "B04"], Colours(1, 2, 0)),
+        (SENTINEL2_L2A, ["B02", "B03", "B04", "B8A"], Colours(0, 2, 3)),
+        (LANDSAT_C2_L2, ["SR_B2", "SR_B4", "SR_B5"], Colours(0, 1, 2)),
+        (SENTINEL2_L2A, ["B03", "B04", "B08"], None),
+        (SENTINEL2_L2A, ["B02", "B04", "B11"], None),
+    ],
+)
+def test_haze_is_told_by_blue_red_and_either_near_infrared(
+    product: Sensor, names: list[str], colours: Colours | None
+) -> None:
+    assert colours_of(product, names) == colours
+
+
+@dataclass(frozen=True)
+class OtherDay(ArrayRows):
+    """A reference in memory."""
+
+    sensor: Sensor = SENTINEL2_L2A
+    days: int = 5
+
+
+def filled_beside_a_network(came: np.ndarray, shown: np.ndarray, classes: np.ndarray, strip: Strip, rim: Rim) -> Strip:
+    """Fill a strip that a network restored under thin cloud."""
+    filler = Filler(
+        scene=ArrayRows(came, None),
+        product=SENTINEL2_L2A,
+        clouds=CloudMap(lambda top, bottom: classes[top:bottom], len(classes), rim),
+        references=[OtherDay(shown, None)],
+        masks=[None],
+        thick_only=True,
+        colours=Colours(0, 1, 2),
+    )
+    filler.survey()
+    return filler.fill(strip)
+
+
+def test_haze_that_a_network_restores_stays_restored_beside_a_gap() -> None:
+    row, col = np.indices((HEIGHT, WIDTH))
+    away = np.hypot(row - 70, col - 70)
+    classes = np.where(away < 20, THICK, np.where(away < 26, THIN, 0)).astype(np.uint8)
+    truth = numbers(ground(HEIGHT, WIDTH))
+    came = np.where(classes > 0, truth + 1000, truth).astype(np.uint16)
+    quality = np.where(classes == THICK, CLOUD_LEFT, np.where(classes == THIN, UNDER_THIN, ORIGINAL)).astype(np.uint8)
+    strip = Strip(0, came, came.copy(), quality, None, left=int((classes == THICK).sum()))
+    filled = filled_beside_a_network(came, truth, classes, strip, Rim(0, 0))
+    assert set(filled.quality[classes == THICK]) == {FROM_DATE}
+    assert set(filled.quality[classes == THIN]) == {UNDER_THIN}
+    assert filled.left == 0
+    assert filled.dates is not None
+    assert set(filled.dates[0][classes == THICK]) == {5}
+
+
+def test_what_a_network_painted_without_being_sure_is_not_mixed_into_the_edge() -> None:
+    classes = np.zeros((HEIGHT, WIDTH), np.uint8)
+    classes[60:80, 50:90] = THIN
+    truth = numbers(ground(HEIGHT, WIDTH))
+    came = np.where(classes > 0, truth + 1000, truth).astype(np.uint16)
+    quality = np.full(classes.shape, ORIGINAL, np.uint8)
+    quality[54:86, 44:96] = LOW_CONFIDENCE
+    painted = np.where(quality == LOW_CONFIDENCE, came + 3000, came).astype(np.uint16)
+    filled = filled_beside_a_network(came, truth, classes, Strip(0, came, painted, quality, None), Rim(1, 3))
+    changed = filled.quality == FROM_DATE
+    assert changed[60:80, 50:90].all()
+    assert changed.sum() > (classes > 0).sum()
+    assert np.abs(filled.values.astype(int) - truth)[:, changed].max() < 30
+    assert np.array_equal(filled.values[:, ~changed], painted[:, ~changed])
