@@ -451,6 +451,7 @@ def test_pairs_of_two_dates_are_reported_by_class_with_their_floor(tmp_path: Pat
     benchmark = open_benchmark("cloudsen12", dated(tmp_path / "dates"))
     method = method_from_predictor(Less(), "less")
     report = evaluate(benchmark, [method], ["two-dates", "two-dates-raw", "uncrtaints"], tmp_path / "out")
+    assert list(report["protocols"]) == ["uncrtaints", "two-dates", "two-dates-raw"]  # of whole images first
     fitted, raw = (report["protocols"][name] for name in ("two-dates", "two-dates-raw"))
     assert fitted["classes"] == {"thin": 18 * 48, "clear": 30 * 48, "all": 48 * 48}
     for result, thin, clear in ((fitted, 0.05, 0.0), (raw, 0.06, 0.01)):
