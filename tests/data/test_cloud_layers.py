@@ -62,8 +62,15 @@ def test_the_airs_own_light_is_not_shadowed() -> None:
     with_air, without = (seen(flat(0.3), layer, light).mean((1, 2)) for light in (air, torch.zeros(13)))
     assert (with_air > without + 0.01).all()
     assert (with_air[NIR] > 0.07) & (without[NIR] < 0.07)
-    assert torch.equal(sim.air_light(surface=False), sim.AIR)
-    assert torch.allclose(sim.air_light(surface=True), 0.15 * sim.AIR)
+
+
+def test_surface_reflectance_keeps_little_of_the_airs_light(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[torch.Tensor] = []
+    monkeypatch.setattr(sim, "apply_layer", lambda clear, layer, draw, air: given.append(air) or clear)
+    for surface in (False, True):
+        sim.simulate(flat(0.2), seeded(), surface=surface, pixel=1.0, kinds={"veil": 1})
+    assert torch.equal(given[0], sim.AIR)
+    assert torch.allclose(given[1], 0.15 * sim.AIR)
 
 
 def test_without_cloud_the_image_comes_back_as_it_is() -> None:

@@ -207,11 +207,6 @@ def _shadowed(clear: Tensor, sunward: Tensor, draw: Draw, air: Tensor) -> Tensor
     return path + (clear - path) * (sky + (1 - sky) * light.clamp(0, 1))
 
 
-def air_light(surface: bool) -> Tensor:
-    """Give the air's own light (13,) in reflectance at the surface, or at the top of the atmosphere."""
-    return AIR_LEFT * AIR if surface else AIR
-
-
 def simulate(
     clear: Tensor, draw: Draw, *, surface: bool, pixel: float, kinds: Mapping[str, float] = KINDS
 ) -> tuple[Tensor, str]:
@@ -219,7 +214,7 @@ def simulate(
     kind = draw.choice(kinds)
     if kind == "clear":
         return clear.clone(), kind
-    air = air_light(surface)
+    air = AIR_LEFT * AIR if surface else AIR
     seen = clear
     if kind in ("broken", "thick") and draw.chance(0.2):
         haze = draw_layer("haze", draw, pixel)

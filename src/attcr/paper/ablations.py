@@ -94,17 +94,16 @@ class Replacement(Attention):
         raise NotImplementedError
 
     def products(self, height: int, width: int) -> int:
-        """Multiply-adds of the products on height x width pixels, all scales; layers not included."""
-        raise NotImplementedError
+        """Multiply-adds of the products on height x width pixels, all scales; layers not included.
+
+        Here two of d x d for each head and pixel.
+        """
+        channels = self.out.in_channels
+        return len(self.scales) * height * width * 2 * channels * channels // self.heads
 
     def _image(self, tokens: Tensor, like: Tensor) -> Tensor:
         """(B, h, N, d) back to (B, C, H, W)."""
         return tokens.transpose(-1, -2).reshape(like.shape)
-
-    def _two_matmuls(self, height: int, width: int) -> int:
-        """Two products of d x d for each head and pixel."""
-        channels = self.out.in_channels
-        return len(self.scales) * height * width * 2 * channels * channels // self.heads
 
 
 class TransposedAttention(Replacement):
@@ -123,10 +122,6 @@ class TransposedAttention(Replacement):
         weights = torch.softmax(q.transpose(-1, -2) @ k * self.temperature, dim=-1)  # B, h, d, d
         return self._image(self._tokens(values) @ weights.transpose(-1, -2), query)
 
-    def products(self, height: int, width: int) -> int:
-        """Multiply-adds of Q^T K and of its product with V."""
-        return self._two_matmuls(height, width)
-
 
 class EfficientAttention(Replacement):
     """Efficient attention of Shen et al.: softmax of the queries over channels and of the keys over pixels."""
@@ -135,10 +130,6 @@ class EfficientAttention(Replacement):
         """(B, C, H, W) of the attention's product, in the shape of the query."""
         q, k = torch.softmax(self._tokens(query), dim=-1), torch.softmax(self._tokens(keys), dim=-2)
         return self._image(q @ (k.transpose(-1, -2) @ self._tokens(values)), query)
-
-    def products(self, height: int, width: int) -> int:
-        """Multiply-adds of K^T V and of its product with Q."""
-        return self._two_matmuls(height, width)
 
 
 class FocusedTaylorAttention(Replacement):
@@ -161,8 +152,7 @@ class FocusedTaylorAttention(Replacement):
 
     def products(self, height: int, width: int) -> int:
         """Multiply-adds of K^T V, of its product with Q, and of the normaliser."""
-        normaliser = len(self.scales) * height * width * self.out.in_channels
-        return self._two_matmuls(height, width) + normaliser
+        return super().products(height, width) + len(self.scales) * height * width * self.out.in_channels
 
 
 class PooledAttention(Replacement):

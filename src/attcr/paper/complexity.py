@@ -1,6 +1,7 @@
 """What a network costs: parameters, multiply-adds, activation memory. Runs on the meta device, without memory."""
 
 import weakref
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -50,11 +51,11 @@ def measure(config: Any, height: int, width: int) -> Complexity:
     with torch.device("meta"):
         model, trained = build_network(config).eval(), build_network(config)
         image = torch.empty(1, config.in_channels, height, width)
-    counts = {"seen": 0, "unseen": 0}
+    counts: Counter[str] = Counter()
     stages: list[tuple[int, int, int]] = []
     for module in model.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
-            module.register_forward_hook(lambda m, _, out: _add(counts, "seen", out.numel() * m.weight[0].numel()))
+            module.register_forward_hook(lambda m, _, out: counts.update(seen=out.numel() * m.weight[0].numel()))
         elif isinstance(module, Attention | Counted):
             module.register_forward_hook(lambda m, args, _: _count_products(counts, m, args[0]))
     for stage in model.stages if isinstance(model, ATTCR) else ():
@@ -71,11 +72,7 @@ def measure(config: Any, height: int, width: int) -> Complexity:
     )
 
 
-def _add(counts: dict[str, int], kind: str, amount: int) -> None:
-    counts[kind] += amount
-
-
-def _count_products(counts: dict[str, int], module: Attention | Counted, x: Tensor) -> None:
+def _count_products(counts: Counter[str], module: Attention | Counted, x: Tensor) -> None:
     """phi(q) . sum phi(k) is C a token and scale; states and their product with phi(q) are C * C/heads each."""
     if isinstance(module, Counted):
         counts["seen"] += module.products(*x.shape[2:])

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,8 @@ def trace_gates(model: nn.Module, image: Tensor) -> GateTrace:
         assert isinstance(block, Block)
         assert block.attention.gate is not None
         for name, module in (("gate", block.attention.gate), ("before", block.attention.merge)):
-            hooks.append(module.register_forward_hook(_keeper(kept[stage], name)))
+            keep = partial(lambda kept, name, *call: kept.update({name: call[2]}), kept[stage], name)
+            hooks.append(module.register_forward_hook(keep))
     try:
         with torch.no_grad():
             restored = model(image[None])[0]
@@ -154,13 +155,6 @@ def trace_files(model: nn.Module, paths: Sequence[Path]) -> dict[str, GateTrace]
             )
         traces[path.stem] = trace_gates(model, torch.from_numpy(spec.fit(EIGHT_BIT).to_model(image)))
     return traces
-
-
-def _keeper(kept: dict[str, Tensor], name: str) -> Any:
-    def keep(module: Any, args: Any, output: Tensor) -> None:
-        kept[name] = output
-
-    return keep
 
 
 def save_channels(path: Path, trace: GateTrace, *, each: int = 4) -> None:
