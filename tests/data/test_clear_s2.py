@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from attcr.bands.spec import ANY_BANDS
-from attcr.data.clear_s2 import ALL, L2A, LKP, SCALE, TEN, ClearS2, places_held_out, shown_bands
+from attcr.data.clear_s2 import ALL, L2A, LKP, SCALE, TEN, ClearS2, network_input, places_held_out, shown_bands
 from attcr.data.cloud_layers import AIR, Draw
 from fakes import make_clear_s2
 
@@ -123,6 +123,14 @@ def test_bands_are_shown_as_products_have_them() -> None:
         assert bands in shown
     assert all(set(shown_bands(LKP, draw)) <= set(LKP) for _ in range(50))
     assert all(shown_bands((10,), draw) == [10] for _ in range(50))  # a product without it shows all that there is
+
+
+def test_the_last_plane_says_whether_it_is_reflectance_at_the_surface() -> None:
+    pixels, there = torch.full((13, 4, 4), 0.2), torch.ones(13, 1, 1)
+    for surface in (False, True):
+        planes = network_input(pixels, there, surface=surface)
+        assert (planes[26] == float(surface)).all()
+        assert torch.equal(planes[:13], pixels * 2.5)
 
 
 def test_the_spec_says_how_errors_are_expected() -> None:
