@@ -240,7 +240,10 @@ class _Logs(logging.Handler):
 
 _OPTION = re.compile(r"`(?P<name>[a-z_]+)(?:=(?P<value>[^`]*))?`")
 _SWITCHES = ("overwrite", "resume")
-_OTHERS = ("weights", "engine", "gpus", "address", "collection", "workers", "threads", "slots")
+_OTHERS = (
+    "weights", "engine", "gpus", "address", "collection", "workers", "threads", "slots", "predictions", "baseline",
+    "protocol",
+)  # fmt: skip
 
 
 def as_flags(text: str, *, fleet: bool = False) -> str:

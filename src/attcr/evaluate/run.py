@@ -220,11 +220,11 @@ class Entrants:
         """Give those that restore images."""
         if bool(self.weights or self.predictions) == (self.baseline is not None):
             raise ConfigError(
-                "give what to evaluate: --weights or --predictions, or else --baseline copy or mean-colour."
+                "give what to evaluate: `weights` or `predictions`, or else `baseline` copy or mean-colour."
             )
         if self.baseline is not None:
             if self.baseline not in BASELINES:
-                raise ConfigError(f"--baseline is {self.baseline}; expected {' or '.join(BASELINES)}.")
+                raise ConfigError(f"`baseline` is {self.baseline}; expected {' or '.join(BASELINES)}.")
             return [BASELINES[self.baseline]]
         how: dict[str, Any] = {"device": self.device, "dtype": self.dtype, "backend": self.backend}
         methods = [
@@ -237,7 +237,7 @@ class Entrants:
     def network(self) -> str | None:
         """Give the weights that correct references, for gaps; None where none are named."""
         if self.weights[1:]:
-            raise ConfigError("--protocol gap-fill takes one network that corrects references: give --weights once.")
+            raise ConfigError("`protocol` gap-fill takes one network that corrects references: give `weights` once.")
         return next(iter(self.weights), None)
 
 
