@@ -172,9 +172,9 @@ def test_the_published_network_corrects_real_dates(shared_data: Path) -> None:
 
 def test_dates_without_clouds_or_with_a_model_are_refused() -> None:
     array, clouds, _ = dates()
-    with pytest.raises(ConfigError, match="give `clouds`, and no model"):
+    with pytest.raises(ConfigError, match="give `clouds`, and no weights"):
         array.attcr.restore(dim="time")
-    with pytest.raises(ConfigError, match="No model was given"):
+    with pytest.raises(ConfigError, match="No weights were given"):
         array.isel(time=0).attcr.restore()
     with pytest.raises(ShapeError, match="there is no 'when'"):
         array.attcr.restore(dim="when", clouds=clouds)

@@ -1,4 +1,4 @@
-"""`da.attcr.restore(model)`: the xarray accessor. Import this module to have it."""
+"""`da.attcr.restore(weights)`: the xarray accessor. Import this module to have it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RestoreAccessor:
     @overload
     def restore(
         self,
-        model: str | Path | nn.Module | Predictor,
+        weights: str | Path | nn.Module | Predictor,
         *,
         clouds: xr.DataArray | None = ...,
         options: RestoreOptions | None = ...,
@@ -52,7 +52,7 @@ class RestoreAccessor:
 
     def restore(
         self,
-        model: str | Path | nn.Module | Predictor | None = None,
+        weights: str | Path | nn.Module | Predictor | None = None,
         *,
         dim: str | None = None,
         clouds: xr.DataArray | None = None,
@@ -60,7 +60,7 @@ class RestoreAccessor:
     ) -> xr.DataArray | xr.Dataset:
         """Give the array without cloud; dims, coords, attrs, encoding and type stay.
 
-        `model` is as `attcr.restore_array` takes it. Bands are found by the names in the band coordinate
+        `weights` is as `attcr.restore_array` takes it. Bands are found by the names in the band coordinate
         (`["B02", "B03", ...]`); where it has none, they are those that the network takes, in its order.
         `clouds` (rows, columns) is 0 where it is clear, 1 under thin cloud, 2 under thick; True is cloud of any kind.
         No mask is made here: without one every pixel goes through the network. An array that is chunked by dask stays
@@ -75,15 +75,15 @@ class RestoreAccessor:
         """
         options = options or RestoreOptions()
         if dim is not None:
-            if model is not None or clouds is None:
-                raise ConfigError("`dim` fills dates from each other: give `clouds`, and no model.")
+            if weights is not None or clouds is None:
+                raise ConfigError("`dim` fills dates from each other: give `clouds`, and no weights.")
             return _fill_dates(self._array, dim, clouds, options)
-        if model is None:
+        if weights is None:
             raise ConfigError(
-                "No model was given: name weights, or fill dates from each other with `dim` and `clouds`."
+                "No weights were given: name some, or fill dates from each other with `dim` and `clouds`."
             )
         band, row, col = self._dims()
-        predictor = open_predictor(model, device=options.device, dtype=options.dtype, backend=options.backend)
+        predictor = open_predictor(weights, device=options.device, dtype=options.dtype, backend=options.backend)
         array = self._array.transpose(band, row, col)
         options = replace(options, nodata=_nodata(array) if options.nodata is None else options.nodata)
         cloudy = None

@@ -43,7 +43,7 @@ class RestoredArray:
 
 def restore_array(
     image: Any,
-    model: str | Path | nn.Module | Predictor,
+    weights: str | Path | nn.Module | Predictor,
     *,
     clouds: Any | None = None,
     bands: Sequence[str] | None = None,
@@ -55,7 +55,7 @@ def restore_array(
     The image is a numpy array (C, H, W), or (H, W, C) with `layout="hwc"`; a torch tensor (C, H, W) or
     (1, C, H, W); or a Pillow image. `bands` names its bands, in their order (`("B02", "B03", ...)`): those that the
     network takes are restored, and the others stay. Without `bands`, the image must have the network's bands in its
-    order (`spec.bands`). `model` is the name or path of weights, a module that has a `spec`, or a predictor.
+    order (`spec.bands`). `weights` is the name or path of weights, a module that has a `spec`, or a predictor.
 
     `clouds` (H, W) is 0 where the image is clear, 1 under thin cloud, 2 under thick; True is cloud of either kind. No
     clouds are searched for here: without `clouds` every pixel goes through the network. Cloud that is opaque in red,
@@ -69,7 +69,7 @@ def restore_array(
         raise ShapeError(f"An image has bands, rows and columns and at least one pixel, got shape {array.shape}.")
     tiles = grid(*array.shape[1:], tile=options.tile, overlap=options.overlap)
     mask = None if clouds is None else np.asarray(clouds)
-    restored = restore_tiles(array, model, tiles, clouds=mask, bands=bands, options=options)
+    restored = restore_tiles(array, weights, tiles, clouds=mask, bands=bands, options=options)
     return RestoredArray(wrap(restored.image), restored.quality, restored.spread)
 
 
@@ -106,7 +106,7 @@ def _unwrapped_picture(picture: Any) -> tuple[Array, Callable[[Array], Any]]:
 
 def restore_tiles(
     image: Array,
-    model: str | Path | nn.Module | Predictor,
+    weights: str | Path | nn.Module | Predictor,
     tiles: Grid,
     *,
     clouds: Array | None,
@@ -122,7 +122,7 @@ def restore_tiles(
         raise ConfigError("references are for scenes: use restore_scene.")
     if options.mask not in (None, "none") or options.bands or options.sar:
         raise ConfigError("mask, bands and sar of the options are for scenes: give `clouds`, and `bands` by name.")
-    predictor = open_predictor(model, device=options.device, dtype=options.dtype, backend=options.backend)
+    predictor = open_predictor(weights, device=options.device, dtype=options.dtype, backend=options.backend)
     product = options.named_sensor() or recognise({}, image.dtype, (1.0,), (0.0,))
     if product is None:
         raise SceneError(f"{image.dtype} values could come from any product: give RestoreOptions(sensor=...).")

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 def restore_block(
     source: Source,
     part: Path,
-    model: nn.Module | str | Path | Predictor,
+    weights: nn.Module | str | Path | Predictor,
     *,
     block: tuple[int, int],
     options: RestoreOptions | None = None,
@@ -54,7 +54,7 @@ def restore_block(
     options = _settled(options)
     index, count = block
     folder = Outputs(part).folder
-    with gdal(), open_job(source, model, options) as job, write.writing(part):
+    with gdal(), open_job(source, weights, options) as job, write.writing(part):
         rows = job.grid.rows
         first, last = (len(rows) * i // count for i in (index, index + 1))
         make_folder(folder)
@@ -77,7 +77,7 @@ def join_blocks(
     source: Source,
     parts: Iterable[Path],
     target: str | Path,
-    model: nn.Module | str | Path | Predictor,
+    weights: nn.Module | str | Path | Predictor,
     *,
     options: RestoreOptions | None = None,
     overwrite: bool = False,
@@ -86,7 +86,7 @@ def join_blocks(
     options = _settled(options)
     target = Path(target)
     began = time.perf_counter()
-    with gdal(), open_job(source, model, options) as job:
+    with gdal(), open_job(source, weights, options) as job:
         outputs = check_target(job, target, overwrite=overwrite)
         with write.writing(target), held(outputs.folder, target):
             try:

@@ -129,7 +129,7 @@ class Progress:
 def restore_scene(
     source: Source,
     target: str | Path,
-    model: nn.Module | str | Path | Predictor,
+    weights: nn.Module | str | Path | Predictor,
     *,
     options: RestoreOptions | None = None,
     overwrite: bool = False,
@@ -147,7 +147,7 @@ def restore_scene(
     target = Path(target)
     began = time.perf_counter()
     folder = Outputs(target).folder
-    with gdal(), open_job(source, model, options, folder if resume else None) as job:
+    with gdal(), open_job(source, weights, options, folder if resume else None) as job:
         if resume and Outputs(target).item.exists():
             remove_leftover(folder, target)
         outputs = check_target(job, target, overwrite=overwrite or (resume and was_publishing(job, folder)))
@@ -176,14 +176,14 @@ def restore_scene(
 def plan_scene(
     source: Source,
     target: str | Path,
-    model: nn.Module | str | Path | Predictor,
+    weights: nn.Module | str | Path | Predictor,
     *,
     options: RestoreOptions | None = None,
 ) -> ScenePlan:
     """Say what `restore_scene` would do, how long it would take and how much memory, and write nothing."""
     options = options or RestoreOptions()
     target = Path(target)
-    with gdal(), open_job(source, model, options) as job:
+    with gdal(), open_job(source, weights, options) as job:
         check_target(job, target, overwrite=True)
         with write.writing(target), TemporaryDirectory(prefix=".attcr-plan-", dir=target.parent) as folder:
             walk = walk_of(job, clouds_of(job, Path(folder)))
@@ -218,7 +218,7 @@ def _seconds_of_tile(walk: Walk) -> float:
 
 @contextmanager
 def open_job(
-    source: Source, model: nn.Module | str | Path | Predictor, options: RestoreOptions, kept: Path | None = None
+    source: Source, weights: nn.Module | str | Path | Predictor, options: RestoreOptions, kept: Path | None = None
 ) -> Iterator[Job]:
     """Open a scene and all that it is restored with, or refuse it, saying why and what to do.
 
@@ -228,7 +228,7 @@ def open_job(
     with ExitStack() as opened:
         whole = open_scene(source, vrt=options.vrt, sensor=options.named_sensor(), nodata=options.nodata)
         opened.callback(whole.close)
-        predictor = _open_network(model, options)
+        predictor = _open_network(weights, options)
         spec = predictor.spec if predictor else InputSpec.of_bands(whole.product, whole.names, options.bands)
         if any(band.colormap for band in whole.bands):
             raise SceneError(
@@ -247,8 +247,8 @@ def open_job(
         named = {slot.name: slot for slot in spec.bands}
         sensor = spec.fit(whole.product, [named[slot] for slot in slots])
         sources = [source] if isinstance(source, (str, Path)) else source
-        weights = [str(model)] if isinstance(model, (str, Path)) else []
-        others = (*map(str, sources), *whole.companions.values(), *weights)
+        file = [str(weights)] if isinstance(weights, (str, Path)) else []
+        others = (*map(str, sources), *whole.companions.values(), *file)
         job = Job(whole, scene, slots, rgb, spec, predictor, sensor, radar, options, others)
         if options.references:
             job = _with_references(job, str(sources[0]), kept, opened)
@@ -256,10 +256,10 @@ def open_job(
         yield job
 
 
-def _open_network(model: nn.Module | str | Path | Predictor, options: RestoreOptions) -> Predictor | None:
+def _open_network(weights: nn.Module | str | Path | Predictor, options: RestoreOptions) -> Predictor | None:
     """Open the weights; None where none are wanted."""
-    if model != NO_WEIGHTS:
-        return open_predictor(model, device=options.device, dtype=options.dtype, backend=options.backend)
+    if weights != NO_WEIGHTS:
+        return open_predictor(weights, device=options.device, dtype=options.dtype, backend=options.backend)
     if not options.references:
         raise ConfigError(
             "`weights=none` fills clouds from other dates, and none was given: give them with `references`."
