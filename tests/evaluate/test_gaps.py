@@ -84,7 +84,7 @@ def test_errors_are_of_the_gap_alone() -> None:
     [
         (["--data", "pairs", "--protocol", "gap-fill"], "gap-fill scores clear dates of one place, and pairs has none"),
         (["--data", "dates", "--protocol", "att-cr"], "and dates has none: give another protocol .gap-fill., or"),
-        (["--data", "dates", "--weights", "a", "--weights", "b"], "give --weights once"),
+        (["--data", "dates", "--weights", "a", "--weights", "b"], "give `weights` once"),
         (["--data", "pairs", "--pair", "a,b"], "pairs has no dates to choose pairs of"),
     ],
 )
