@@ -24,3 +24,8 @@ def test_no_function_is_longer_than_60_lines(source: Path) -> None:
 @pytest.mark.parametrize("source", SOURCES, ids=str)
 def test_no_module_is_named_after_nothing(source: Path) -> None:
     assert not {"utils", "common", "base", "helpers", "misc"} & {part.removesuffix(".py") for part in source.parts}
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(set(names)) == sorted(names), "pytest imports them by their names"

@@ -79,13 +79,15 @@ def test_a_mark_of_a_process_that_is_gone_is_a_death_at_its_scene(tmp_path: Path
     assert (status.summary.lost, status.summary.done) == (1, 2)
 
 
-@pytest.mark.parametrize("worker", [HERE, f"elsewhere:{os.getppid()}"])
+@pytest.mark.parametrize("worker", [HERE, f"elsewhere:{os.getppid()}"], ids=["here", "elsewhere"])
 def test_a_mark_of_this_number_or_another_machine_is_one_too(tmp_path: Path, weights: Path, worker: str) -> None:
     assert died(tmp_path, weights, f"{worker} b") == [("b", "lost")]
 
 
 @pytest.mark.parametrize(
-    "mark", ["", "a", HERE, "host:x a", f"{socket.gethostname()}:{os.getppid()} a", f"{HERE} another"]
+    "mark",
+    ["", "a", HERE, "host:x a", f"{socket.gethostname()}:{os.getppid()} a", f"{HERE} another"],
+    ids=["nothing", "no worker", "no scene", "no number", "the living", "another scene"],
 )
 def test_a_mark_of_the_living_or_of_nothing_is_none(tmp_path: Path, weights: Path, mark: str) -> None:
     assert died(tmp_path, weights, mark) == []

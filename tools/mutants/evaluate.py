@@ -163,7 +163,7 @@ MUTANTS = [
     ),
     *of(
         "evaluate/run.py",
-        ("tests/evaluate/test_run.py",),
+        ("tests/evaluate/test_evaluate_run.py",),
         ("integers-are-reflectance", 'if values.dtype.kind in "iu" else 1.0', "if False else 1.0"),
         ("by-class-first", "key=lambda rule: rule.scored != PAIRS", "key=lambda rule: rule.scored == PAIRS"),
         ("no-baselines", "for baseline in BASELINES.values() if", "for baseline in () if"),
@@ -182,7 +182,7 @@ MUTANTS = [
     ),
     *of(
         "evaluate/protocols.py",
-        ("tests/evaluate/test_run.py",),
+        ("tests/evaluate/test_evaluate_run.py",),
         ("contrast-edge", "CONTRAST_EDGES = (0.02,)", "CONTRAST_EDGES = (0.04,)"),
         ("worse-is-better", "if after < before]", "if after > before]"),
         ("paper-of-any-protocol", "and data.protocol == self.name", ""),

@@ -125,7 +125,7 @@ MUTANTS = [
     ),
     *of(
         "references/open.py",
-        ("tests/references/test_open.py",),
+        ("tests/references/test_open_references.py",),
         ("day-of-a-copy", 'if {source, known} & {"file", "unknown"}:', 'if source == "file":'),
         (
             "warped-blank-is-data",

@@ -5,7 +5,7 @@ from .mutant import of
 MUTANTS = [
     *of(
         "weights/files.py",
-        ("tests/weights/test_files.py",),
+        ("tests/weights/test_weights_files.py",),
         ("format", 'FORMAT = "attcr-2"', 'FORMAT = "attcr-3"'),
         (
             "digest-without-metadata",
