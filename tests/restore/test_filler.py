@@ -279,7 +279,7 @@ def test_blocks_put_together_are_the_whole_to_the_byte_and_nothing_is_looked_at_
 def test_what_cannot_be_is_refused_with_what_to_do(place: Place, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="`references`"):
         restore_scene(place.cloudy, tmp_path / "o.tif", "none", options=place.options())
-    with pytest.raises(SceneError, match="choose one with `mask`"), pytest.warns(AttcrWarning):
+    with pytest.raises(SceneError, match="choose one with `mask`"):
         restore_scene(place.cloudy, tmp_path / "o.tif", "none", options=place.options(place.first, mask="none"))
     one = scene(tmp_path / "one.tif", read(place.first)[:1])
     with pytest.raises(SceneError, match=r"one\.tif cannot be used: its bands are B03"):

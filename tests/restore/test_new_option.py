@@ -24,7 +24,7 @@ from attcr.errors import ConfigError
 from attcr.fleet.settings import with_settings
 from attcr.restore import RestoreOptions
 from attcr.restore.options import restore_options
-from attcr.serve.describe import inputs
+from attcr.serve.models import inputs
 from attcr.serve.inputs import _check_options
 import qgis_zip, site_hooks
 

@@ -514,7 +514,7 @@ def test_a_list_of_band_files_and_a_stac_item_give_the_same(tmp_path: Path) -> N
 
 def test_memory_is_refused_before_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = make(tmp_path / "in.tif", noise("uint8", (3, 300, 300)))
-    monkeypatch.setattr(attcr.restore.scene, "MEMORY_LIMIT", 1 << 20)
+    monkeypatch.setattr(attcr.restore.scene, "MEMORY_LIMIT", 1 << 10)
     model = Counting()
     with pytest.raises(SceneError, match=r"0\.0 GiB are allowed: use a smaller `tile`"):
         restore_scene(source, tmp_path / "out.tif", model, options=options())
@@ -615,7 +615,7 @@ def test_a_system_that_does_not_tell_its_memory_restores_too(tmp_path: Path, mon
     source = make(tmp_path / "in.tif", noise("uint8", (3, 60, 70)))
     result = restore_scene(source, tmp_path / "out.tif", Same(), options=options())
     assert same_bits(read(result.target), read(source))
-    monkeypatch.setattr(attcr.restore.scene, "MEMORY_LIMIT", 1 << 20)
+    monkeypatch.setattr(attcr.restore.scene, "MEMORY_LIMIT", 1 << 10)
     with pytest.raises(SceneError, match=r"and 0\.0 GiB are allowed"):
         restore_scene(source, tmp_path / "other.tif", Same(), options=options())
 
