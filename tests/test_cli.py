@@ -22,17 +22,17 @@ def run(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "attcr", *args], capture_output=True, text=True, check=False)
 
 
-def test_help_imports_no_torch_and_answers_within_a_second() -> None:
+def test_help_imports_no_torch_and_few_modules() -> None:
     code = (
         "import sys; sys.argv = ['attcr', '--help']\n"
         "from attcr.cli import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
         "assert 'torch' not in sys.modules and 'numpy' not in sys.modules\n"
-        "import time; sys.stderr.write(str(time.process_time()))"  # other programs of the machine do not count
+        "sys.stderr.write(str(len(sys.modules)))"  # modules, not seconds: a busy machine does not change them
     )
-    runs = [subprocess.run([sys.executable, "-c", code], check=True, capture_output=True) for _ in range(3)]
-    assert min(float(run.stderr) for run in runs) < 1
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    assert int(run.stderr) < 420, "343 on 18 November 2026, 0.5 s"
 
 
 def test_version_is_the_package_s() -> None:

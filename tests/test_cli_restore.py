@@ -68,6 +68,7 @@ def test_a_dry_run_tells_tiles_time_and_memory_and_writes_nothing(tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == ["in.tif"]
 
 
+@pytest.mark.nightly
 def test_killed_in_the_middle_and_resumed_gives_the_bytes_of_an_undisturbed_run(tmp_path: Path, weights: Path) -> None:
     scene = make(tmp_path / "in.tif", noise("uint8", (3, 600, 130)), photometric="RGB", **UTM)
     clouds = np.zeros((1, 600, 130), np.uint8)

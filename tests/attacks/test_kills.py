@@ -36,6 +36,7 @@ def kill(attack: str, seeds: range, kind: str, folder: Path, **env: str) -> None
         assert record.counts["killed 0 times"] <= 0.7 * len(seeds), record.counts
 
 
+@pytest.mark.nightly
 def test_a_killed_restore_is_resumed_to_the_same_bytes(tmp_path: Path) -> None:
     kill("kills of restore", seeds_of("kills of restore"), "restore", tmp_path)
 
@@ -53,6 +54,7 @@ def test_a_killed_restore_with_the_network_for_references_is_resumed_to_the_same
     kill(name, seeds_of(name), "real dates", tmp_path, ATTACKED_DATES=str(shared_data / "s2/series_l1c_roi146"))
 
 
+@pytest.mark.nightly
 def test_a_killed_local_fleet_leaves_what_an_undisturbed_one_leaves(tmp_path: Path) -> None:
     kill("kills of local fleets", seeds_of("kills of local fleets"), "local", tmp_path)
 

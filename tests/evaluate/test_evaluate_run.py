@@ -95,6 +95,7 @@ def test_the_report_holds_the_protocols_own_means_and_one_row_per_image(root: Pa
         assert expected in text
 
 
+@pytest.mark.nightly
 def test_a_killed_run_goes_on_and_gives_the_same_bytes(root: Path, tmp_path: Path) -> None:
     whole, broken, weights = tmp_path / "whole", tmp_path / "broken", tmp_path / "tiny.safetensors"
     save_model(ATTCR(ATTCRConfig.preset("tiny")), weights, spec=TRUE_COLOUR)

@@ -159,6 +159,7 @@ def test_a_manifest_that_is_none_is_refused_in_words(tmp_path: Path, weights: Pa
         go(tmp_path / "m.json", tmp_path / "out", weights)
 
 
+@pytest.mark.nightly
 def test_the_largest_scene_there_may_be_has_a_bounded_number_of_blocks(tmp_path: Path, weights: Path) -> None:
     seen: set[int] = set()
 

@@ -24,6 +24,7 @@ def measure(folder: Path, height: int, width: int, bands: int) -> dict[str, floa
     return told
 
 
+@pytest.mark.nightly
 def test_the_peak_does_not_grow_with_the_height(tmp_path: Path) -> None:
     low = measure(tmp_path / "low", 1000, 1000, 13)  # 26 MB of pixels
     high = measure(tmp_path / "high", 4000, 1000, 13)  # 104 MB

@@ -60,6 +60,7 @@ def test_a_killed_server_loses_no_job_and_doubles_none(tmp_path: Path) -> None:
     assert {path.stem for path in (tmp_path / "store" / "items").glob("*.json")} >= set(accepted)
 
 
+@pytest.mark.nightly
 def test_a_job_gives_the_bytes_that_the_command_gives(tmp_path: Path) -> None:
     weights = make_weights(tmp_path / "tiny.safetensors")
     content = tiff(64)

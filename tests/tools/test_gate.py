@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("ruff check", "ruff format", "mypy", "engines", "mutants", "tests", "ray")
+PARTS = ("ruff check", "ruff format", "mypy", "engines", "alone", "mutants", "tests", "ray")
 ENVIRONMENT = """
 work=$(mktemp -d)
-engines=engines ray=ray rest=tests
+engines=engines alone=alone ray=ray rest=tests
 step() { echo "$1"; [ "$1" != "$FAILS" ] || return 1; }
 ruff() { step "ruff $1"; }
 mypy() { step mypy; }
@@ -38,7 +38,7 @@ def test_every_part_runs_and_the_gate_passes(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert set(PARTS) <= set(lines)
     assert lines[-1].startswith("the gate passed after 0 min")
-    assert lines[-5:-1] == [f"1 passed in {name}" for name in ("tests", "engines", "mutants", "ray")]
+    assert lines[-6:-1] == [f"1 passed in {name}" for name in ("tests", "engines", "alone", "mutants", "ray")]
 
 
 @pytest.mark.parametrize("part", PARTS)

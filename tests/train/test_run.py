@@ -209,6 +209,7 @@ def test_a_broken_run_of_each_published_recipe_resumes_to_the_same_bits(recipe: 
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+@pytest.mark.nightly
 def test_a_killed_run_resumes_to_the_same_bits(pairs: Path, tmp_path: Path) -> None:
     saving = ["--trainer.callbacks+=ModelCheckpoint", f"--trainer.callbacks.dirpath={tmp_path / 'saved'}"]
     saving += ["--trainer.callbacks.every_n_train_steps=5", "--trainer.callbacks.filename={step}"]
@@ -342,6 +343,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["last.ckpt"]
 
 
+@pytest.mark.nightly
 def test_a_kill_during_a_write_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
     code = (
         "import itertools, sys, torch\n"
