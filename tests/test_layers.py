@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "attcr"
 LAYERS = [
     {"errors", "version"},
     {"files", "addresses", "extras"},
-    {"downloads"},
+    {"downloads", "evidence"},
     {"bands"},
     {"compiled"},
     {"ops"},
@@ -38,11 +38,11 @@ LAYERS = [
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 FILES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
-NO_TORCH = {"errors", "extras", "files", "addresses", "bands", "compiled", "scenes"}
+NO_TORCH = {"errors", "extras", "files", "addresses", "bands", "compiled", "evidence", "scenes"}
 """Rooms that never import torch."""
 NO_TORCH_AT_IMPORT = {"weights", "references", "restore", "cli"}
 """Rooms that import it in the function that needs it, and through no other module before."""
-NO_GEOGRAPHY = {"compiled", "ops", "networks", "bands", "weights", "predict"}
+NO_GEOGRAPHY = {"evidence", "compiled", "ops", "networks", "bands", "weights", "predict"}
 GEOGRAPHY = {"rasterio", "rio_cogeo", "pystac", "pystac_client", "pyproj", "shapely", "osgeo"}
 
 

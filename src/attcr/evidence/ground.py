@@ -1,0 +1,402 @@
+"""The ground under veils and shadows from the statistics of the same scene: a Wiener filter across bands, by scale.
+
+What is seen under a veil is ground and veil. Clear ground of the scene shows how ground varies between bands at each
+scale (covariance G); under the veil ground and veil vary (X). Wherever X varies more than G, the rest is the veil's,
+and W = G (G + V)^-1 of what is seen is the expected ground, with the error G - W G. The coarse level follows the same
+rule: there the clear surroundings are interpolated, and clear ground hidden under the veil's own shape says how far
+that is off. A shadow takes light away instead of adding it; the rule is the same, with statistics of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attcr.evidence.pyramid import Float32, Pyramid, expand, mean_of, reduce
+from attcr.extras import need
+
+Float64 = NDArray[np.float64]
+
+LEVELS = 4
+"""Halvings down to the coarse grid."""
+STEP = 1 << LEVELS
+"""Pixels of the scene in a cell of the coarse grid."""
+MARGIN = 4 * STEP
+"""Pixels beyond rows that decide what comes out in them."""
+CELL = 512
+"""Pixels a side of the cells that have statistics of their own."""
+SURROUNDINGS = (16, 32, 64, 128, 256)
+"""Pixels (standard deviations) over which clear ground is interpolated, the nearest that is enough."""
+ENOUGH = 0.15
+"""Share of clear ground, so weighted, that is enough."""
+SHRINK = 20_000
+"""Pixels of its own at which a cell believes itself as much as the scene."""
+FEWEST = 1000
+"""Clear pixels below which a scene says nothing about its ground."""
+TRIES, HIDDEN = 24, 4
+"""Places that are tried for the veil's shape, and how often it hides clear ground."""
+LEAST_LEFT = 0.05
+"""Share of the scene that stays clear when ground is hidden."""
+BY_RULE, AROUND, MOMENTS = 0.4, 0.3, 0.3
+"""The coarse level is a mean of three: by the rule above, the surroundings, and what is seen with the mean and spread
+of clear ground. Alone, the first is best under thin veils, the others under dense ones and in shadow."""
+WEAK, STRONG = 1.1, 2.2
+"""How much further from its surroundings a cover is than interpolation errs (root of mean squares): up to the first
+nothing is changed, since no veil is seen; from the second on all is."""
+FLOOR = 1e-4
+"""The least part of the mean variance that ground has in any combination of bands: a covariance is never exact."""
+ERRORS = 1.3
+"""Expected errors are this much larger than the formula's, which takes its statistics for exact."""
+WIDEST = 256
+"""Pixels (standard deviation) over which a cover's strength is judged."""
+
+
+class Seen(NamedTuple):
+    """Rows of a scene."""
+
+    values: Float32
+    """Reflectance (C, h, W), finite everywhere."""
+    clear: Float32
+    """(h, W), 0..1: how surely this is clear ground; 0 where there is no data."""
+    covers: Float32
+    """(K, h, W), 0..1: how surely this is under each kind of cover (veil, shadow) that still shows ground."""
+
+
+class Expected(NamedTuple):
+    """Rows of the expected ground."""
+
+    values: Float32
+    """Reflectance (C, h, W) under the cover that each pixel is under; meaningless where there is none."""
+    error: Float32
+    """Expected absolute error (C, h, W)."""
+    support: Float32
+    """(h, W), 0..1: how much clear ground there is around to go by."""
+
+
+class Tone(NamedTuple):
+    """The expected ground under a kind of cover on the coarse grid."""
+
+    values: Float32
+    variance: Float32
+    """Of its error, (C, h, w)."""
+    strength: Float32
+    """(h, w), 0..1: how much of the cover is to be taken away."""
+
+
+@dataclass
+class Moments:
+    """Sums over pixels by cell: weights (rows, columns), values (.., n) and products (.., n, n)."""
+
+    weight: Float64
+    total: Float64
+    product: Float64
+
+    @classmethod
+    def zeros(cls, rows: int, columns: int, n: int) -> Moments:
+        """Give sums over nothing."""
+        return cls(np.zeros((rows, columns)), np.zeros((rows, columns, n)), np.zeros((rows, columns, n, n)))
+
+    def add(self, row: int, top: int, size: int, values: Float32, weight: Float32) -> None:
+        """Add rows (n, h, w), from `top` on, to this row of cells; a cell has `size` pixels a side."""
+        for column in range(self.weight.shape[1]):
+            rows, columns = slice(top, top + size), slice(column * size, (column + 1) * size)
+            w = weight[rows, columns].ravel()
+            if not w.any():
+                continue
+            x = values[:, rows, columns].reshape(len(values), -1)
+            weighted = x * w
+            self.weight[row, column] += w.sum(dtype=np.float64)
+            self.total[row, column] += weighted.sum(axis=1, dtype=np.float64)
+            self.product[row, column] += weighted @ x.T
+
+    def near(self, level: int) -> Moments:
+        """Give the sums with those of the neighbours, and of the scene as far as these are few pixels."""
+        parts = (self.weight, self.total, self.product)
+        every = [part.sum(axis=(0, 1)) for part in parts]
+        share = SHRINK / 4**level / max(float(every[0]), 1.0)
+        return Moments(*(_smooth(part) + share * whole for part, whole in zip(parts, every, strict=True)))
+
+    @property
+    def mean(self) -> Float64:
+        """The mean by cell."""
+        return self.total / np.maximum(self.weight, 1e-9)[..., None]
+
+    @property
+    def square(self) -> Float64:
+        """The mean product by cell."""
+        return self.product / np.maximum(self.weight, 1e-9)[..., None, None]
+
+    @property
+    def covariance(self) -> Float64:
+        """The covariance by cell."""
+        return self.square - self.mean[..., :, None] * self.mean[..., None, :]
+
+    @property
+    def deviation(self) -> Float64:
+        """The standard deviation by cell."""
+        return np.sqrt(np.maximum(np.diagonal(self.covariance, axis1=-2, axis2=-1), 1e-8))
+
+
+def _smooth(cells: Float64) -> Float64:
+    """Give each cell with a half of its neighbours."""
+    for axis in (0, 1):
+        one = np.moveaxis(cells, axis, 0)
+        out = one.copy()
+        out[1:] += 0.5 * one[:-1]
+        out[:-1] += 0.5 * one[1:]
+        cells = np.moveaxis(out, 0, axis)
+    return cells
+
+
+def wiener(ground: Float64, seen: Float64) -> tuple[Float64, Float64]:
+    """Give the filter G (G + V)^-1 and the variance of its error by band, from G and X = G + V (.., n, n).
+
+    In the combinations of bands in which both are diagonal, V is what X has more than G, and never negative.
+    """
+    n = ground.shape[-1]
+    least = FLOOR * np.trace(ground, axis1=-2, axis2=-1) / n + 1e-9
+    root = np.linalg.cholesky(ground + least[..., None, None] * np.eye(n))
+    inverse = np.linalg.inv(root)
+    times, turn = np.linalg.eigh(inverse @ seen @ np.swapaxes(inverse, -1, -2))
+    kept = 1 / np.maximum(times, 1)
+    out = root @ turn
+    weights = out * kept[..., None, :] @ np.swapaxes(turn, -1, -2) @ inverse
+    return weights, np.sum(out**2 * (1 - kept)[..., None, :], axis=-1)
+
+
+def interpolate(total: Float32, weight: Float32) -> tuple[Float32, Float32]:
+    """Fill a coarse grid from its sums (C, h, w) with weights (h, w): from the nearest surroundings that are enough.
+
+    The second answer (h, w) is how far the widest are enough.
+    """
+    out = support = np.zeros(0, np.float32)
+    for size in reversed(SURROUNDINGS):
+        near = blurred(weight, size)
+        mean = mean_of(np.stack([blurred(plane, size) for plane in total]), near)
+        share = np.clip(near / np.float32(ENOUGH), 0, 1)
+        out, support = (mean, share) if size == SURROUNDINGS[-1] else (out + share * (mean - out), support)
+    return out, support
+
+
+def blurred(plane: Float32, size: int) -> Float32:
+    """Give a plane of the coarse grid, blurred over so many pixels of the scene."""
+    blur: Float32 = need("scipy.ndimage").gaussian_filter(plane, size / STEP, mode="nearest", truncate=3)
+    return blur
+
+
+def smoother(total: Float32, weight: Float32) -> Float32:
+    """Give a coarse grid one level smoother, as a mean of what has weight."""
+    height, width = weight.shape
+    pad = [(0, height % 2), (0, width % 2)]
+    total, weight = np.pad(total, [(0, 0), *pad]), np.pad(weight, pad)
+    return expand(mean_of(reduce(total), reduce(weight)))[:, :height, :width]
+
+
+@dataclass
+class Survey:
+    """What one pass over a scene says about its ground and its covers: of clear ground, then of each kind of cover."""
+
+    details: list[list[Moments]]
+    """By level."""
+    pixels: list[Moments]
+    """Whole values."""
+    totals: Float32
+    """Sums on the coarse grid (1 + K, C, h, w)."""
+    weights: Float32
+    """(1 + K, h, w)."""
+
+    @classmethod
+    def of(cls, read: Callable[[int, int], Seen], height: int, width: int, bands: int, kinds: int) -> Survey:
+        """Look at a scene; `read` gives rows [top, bottom) of it."""
+        rows, columns = -(-height // CELL), -(-width // CELL)
+        shape = (-(-height // STEP), -(-width // STEP))
+        survey = cls(
+            [[Moments.zeros(rows, columns, bands) for _ in range(LEVELS)] for _ in range(1 + kinds)],
+            [Moments.zeros(rows, columns, bands) for _ in range(1 + kinds)],
+            np.zeros((1 + kinds, bands, *shape), np.float32),
+            np.zeros((1 + kinds, *shape), np.float32),
+        )
+        for row in range(rows):
+            survey._add(row, *padded(read, row * CELL, min((row + 1) * CELL, height), height))
+        return survey
+
+    def _add(self, row: int, seen: Seen, above: int, height: int) -> None:
+        inner = slice(above // STEP, above // STEP + -(-height // STEP))
+        rows = slice(row * CELL // STEP, row * CELL // STEP + inner.stop - inner.start)
+        columns = self.weights.shape[-1]
+        for number, weight in enumerate((seen.clear, *seen.covers)):
+            if not weight.any():
+                continue
+            pyramid = Pyramid(seen.values, weight, LEVELS)
+            self.totals[number][:, rows] = pyramid.coarsest[:, inner, :columns]
+            self.weights[number][rows] = pyramid.weights[-1][inner, :columns]
+            for level, (detail, counted) in enumerate(zip(pyramid.details, pyramid.weights, strict=False)):
+                self.details[number][level].add(row, above >> level, CELL >> level, detail, counted)
+            self.pixels[number].add(row, above, CELL, seen.values, weight)
+
+
+def padded(read: Callable[[int, int], Seen], top: int, bottom: int, height: int) -> tuple[Seen, int, int]:
+    """Read rows with a margin, out to whole cells of the coarse grid; say how many lie above, and how many these are.
+
+    What lies beyond the scene has no weight.
+    """
+    first, last = max((top - MARGIN) // STEP * STEP, 0), min(-(-(bottom + MARGIN) // STEP) * STEP, height)
+    seen = read(first, last)
+    pad = [(0, -(last - first) % STEP), (0, -seen.clear.shape[1] % STEP)]
+    values = np.pad(seen.values, [(0, 0), *pad], mode="edge")
+    return Seen(values, np.pad(seen.clear, pad), np.pad(seen.covers, [(0, 0), *pad])), top - first, bottom - top
+
+
+class Ground:
+    """The expected ground of a scene, rows at a time."""
+
+    def __init__(self, read: Callable[[int, int], Seen], height: int, width: int, bands: int, kinds: int = 1) -> None:
+        self._read, self.height, self.width = read, height, width
+        survey = Survey.of(read, height, width, bands, kinds)
+        self.clear_pixels = float(survey.pixels[0].weight.sum())
+        """How much clear ground there is."""
+        clear, *covered = [
+            [one.near(level).covariance for level, one in enumerate(levels)] for levels in survey.details
+        ]
+        self._filters = [
+            [wiener(ground, seen) for ground, seen in zip(clear, levels, strict=True)] for levels in covered
+        ]
+        self.surroundings, support = interpolate(survey.totals[0], survey.weights[0])
+        self.support = support if self.clear_pixels >= FEWEST else np.zeros_like(support)
+        """On the coarse grid: how much clear ground there is around to go by."""
+        self._tones = [self._tone(survey, 1 + kind) for kind in range(kinds)]
+
+    def _tone(self, survey: Survey, kind: int) -> Tone:
+        """Give the expected ground under a kind of cover on the coarse grid."""
+        total, weight, around = survey.totals[kind], survey.weights[kind], self.surroundings
+        level = smoother(total, weight)
+        offset = level - around
+        covered = weight > min(0.25, float(weight.max()) / 2)
+        errors = hidden_errors(survey.totals[0], survey.weights[0], covered) if self.support.any() else None
+        if errors is None or not covered.any():
+            return Tone(around, offset**2, np.ones_like(weight))
+        rows, columns = survey.pixels[0].weight.shape
+        seen, size = Moments.zeros(rows, columns, len(around)), CELL // STEP
+        for row in range(rows):
+            seen.add(row, row * size, size, offset, np.where(covered, weight, np.float32(0)))
+        weights, variance = wiener(errors, seen.near(LEVELS).square)
+        rule = around + filtered_by_cell(weights.astype(np.float32), offset, 0, size)
+        variances = over_cells(variance, offset.shape[1:], size)
+        moments = self._with_moments(survey, kind, level)
+        tone = BY_RULE * rule + AROUND * around + MOMENTS * moments
+        apart = ((rule - around) ** 2 + (moments - around) ** 2 + (rule - moments) ** 2) / 6
+        tone += self._finest(survey, kind, mean_of(total, weight) - level)
+        power = blurred((offset**2).sum(axis=0) * weight, WIDEST) / np.maximum(blurred(weight, WIDEST), 1e-6)
+        times = np.sqrt(power / max(float(np.trace(errors)), 1e-12))
+        strength = np.clip((times - WEAK) / (STRONG - WEAK), 0, 1).astype(np.float32)
+        return Tone(tone, variances + apart, strength)
+
+    def _finest(self, survey: Survey, kind: int, detail: Float32) -> Float32:
+        """Filter what the coarse grid shows beyond its smoother level, by the statistics of the level below."""
+        ground, seen = (survey.details[number][-1].near(LEVELS).covariance for number in (0, kind))
+        return filtered_by_cell(wiener(ground, seen)[0].astype(np.float32), detail, 0, CELL // STEP)
+
+    def _with_moments(self, survey: Survey, kind: int, level: Float32) -> Float32:
+        """Give the level with the mean and spread of the clear ground around."""
+        clear, covered = survey.pixels[0].near(0), survey.pixels[kind].near(0)
+        ratio = np.clip(clear.deviation / covered.deviation, 0.5, 2)
+        size, shape = CELL // STEP, level.shape[1:]
+        times, mean, other = (over_cells(one, shape, size) for one in (ratio, clear.mean, covered.mean))
+        return (level - other) * times + mean
+
+    def rows(self, top: int, bottom: int) -> Expected:
+        """Give rows [top, bottom)."""
+        seen, above, height = padded(self._read, top, bottom, self.height)
+        inner = np.s_[..., above : above + height, : self.width]
+        share = seen.covers / np.maximum(seen.covers.sum(axis=0), np.float32(1e-6))
+        values, variance = np.zeros_like(seen.values), np.zeros_like(seen.values)
+        first = (top - above) // STEP
+        for kind, cover in enumerate(seen.covers):
+            if cover.any():
+                ground, left = self._under(kind, seen.values, cover, first)
+                values += share[kind] * ground
+                variance += share[kind] * left
+        support = self.support[None, first : first + seen.clear.shape[0] // STEP]
+        for _ in range(LEVELS):
+            support = expand(support)
+        error = np.sqrt(variance[inner] * np.float32(ERRORS**2 * 2 / np.pi))
+        return Expected(values[inner], error, support[0][inner])
+
+    def _under(self, kind: int, image: Float32, cover: Float32, first: int) -> tuple[Float32, Float32]:
+        rows = slice(first, first + cover.shape[0] // STEP)
+        tone = self._tones[kind]
+        out, left, strength = tone.values[:, rows], tone.variance[:, rows], tone.strength[None, rows]
+        pyramid = Pyramid(image, cover, LEVELS)
+        for level in reversed(range(LEVELS)):
+            weights, variance = self._filters[kind][level]
+            size, begin = CELL >> level, first * STEP >> level
+            out, left, strength = expand(out), expand(left), expand(strength)
+            out += filtered_by_cell(weights.astype(np.float32), pyramid.details[level], begin, size)
+            left += over_cells(variance, left.shape[1:], size, begin)
+        return image + strength * (out - image), left
+
+
+def over_cells(cells: Float64, shape: tuple[int, ...], size: int, begin: int = 0) -> Float32:
+    """Interpolate values by cell (rows, columns, n) over pixels (n, h, w) that start at the row `begin`."""
+    rows, columns = _between(cells.shape[0], shape[0], size, begin), _between(cells.shape[1], shape[1], size, 0)
+    made: Float32 = np.einsum("hr,rcn,wc->nhw", rows, cells.astype(np.float32), columns, optimize=True)
+    return made
+
+
+def filtered_by_cell(weights: Float32, image: Float32, begin: int, size: int) -> Float32:
+    """Apply each cell's filter (rows, columns, n, m) to pixels (m, h, w), fading from one cell's middle to the next."""
+    rows = _between(weights.shape[0], image.shape[1], size, begin)
+    columns = _between(weights.shape[1], image.shape[2], size, 0)
+    out = np.zeros((weights.shape[2], *image.shape[1:]), np.float32)
+    for r in np.flatnonzero(rows.any(axis=0)):
+        for c in np.flatnonzero(columns.any(axis=0)):
+            (hs,), (ws,) = np.nonzero(rows[:, r]), np.nonzero(columns[:, c])
+            h, w = slice(hs[0], hs[-1] + 1), slice(ws[0], ws[-1] + 1)
+            here = image[:, h, w]
+            made = (weights[r, c] @ here.reshape(len(image), -1)).reshape(-1, *here.shape[1:])
+            out[:, h, w] += made * (rows[h, r, None] * columns[None, w, c])
+    return out
+
+
+def _between(cells: int, pixels: int, size: int, begin: int) -> Float32:
+    """Give how much of each cell (pixels, cells) counts for each pixel: linear between the middles of cells."""
+    at = np.clip((begin + np.arange(pixels) + 0.5) / size - 0.5, 0, cells - 1)
+    share: Float32 = np.maximum(0, 1 - np.abs(at[:, None] - np.arange(cells))).astype(np.float32)
+    return share
+
+
+def hidden_errors(total: Float32, weight: Float32, covered: NDArray[np.bool_]) -> Float64 | None:
+    """Give the covariance of what interpolation misses, where the cover's own shape hides clear ground; None: nowhere.
+
+    The same answer each time: the places are drawn from a fixed seed.
+    """
+    rng, errors = np.random.default_rng(0), []
+    clear, level = weight > 0.5, smoother(total, weight)
+    for _ in range(HIDDEN):
+        hidden = _hide(covered, clear, rng)
+        if hidden is None:
+            continue
+        keep = np.where(hidden, np.float32(0), weight)
+        made, _ = interpolate(np.where(hidden, np.float32(0), total), keep)
+        errors.append((level - made)[:, hidden])
+    if not errors:
+        return None
+    every: Float64 = np.concatenate(errors, axis=1).astype(np.float64)
+    covariance: Float64 = every @ every.T / every.shape[1]
+    return covariance
+
+
+def _hide(covered: NDArray[np.bool_], clear: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.bool_] | None:
+    """Move the cover's shape to where it hides most clear ground and leaves some."""
+    best: NDArray[np.bool_] | None = None
+    for _ in range(TRIES):
+        turn = int(rng.integers(4))
+        shape = covered[:: -1 if turn & 1 else 1, :: -1 if turn & 2 else 1]
+        moved = np.roll(shape, [int(rng.integers(side)) for side in shape.shape], (0, 1)) & clear
+        if (clear & ~moved).mean() >= LEAST_LEFT and (best is None or moved.sum() > best.sum()):
+            best = moved
+    return best if best is not None and best.any() else None
