@@ -140,6 +140,10 @@ class Sensor:
         """Give the reflectance (or dB) of digital numbers of any bands, not clipped."""
         return np.asarray(values.astype(np.float64) * self.scale + self.offset, dtype=np.float32)
 
+    def from_reflectance(self, values: Array) -> NDArray[np.float64]:
+        """Give digital numbers of reflectance (or dB), not rounded."""
+        return (values.astype(np.float64) - self.offset) / self.scale
+
     def _check(self, values: Array) -> None:
         wanted = max(len(self.bands), len(self.range.low), len(self.range.high))
         free = not self.bands and wanted == 1

@@ -33,6 +33,8 @@ SURROUNDINGS = (16, 32, 64, 128, 256)
 """Pixels (standard deviations) over which clear ground is interpolated, the nearest that is enough."""
 ENOUGH = 0.15
 """Share of clear ground, so weighted, that is enough."""
+LEAST_AROUND = 0.05
+"""Share of clear ground in the widest surroundings from which on all is known that they can say."""
 SHRINK = 20_000
 """Pixels of its own at which a cell believes itself as much as the scene."""
 FEWEST = 1000
@@ -177,14 +179,17 @@ def interpolate(total: Float32, weight: Float32) -> tuple[Float32, Float32]:
     for size in reversed(SURROUNDINGS):
         near = blurred(weight, size)
         mean = mean_of(np.stack([blurred(plane, size) for plane in total]), near)
-        share = np.clip(near / np.float32(ENOUGH), 0, 1)
-        out, support = (mean, share) if size == SURROUNDINGS[-1] else (out + share * (mean - out), support)
+        share = near / blurred(np.ones_like(weight), size)
+        if size == SURROUNDINGS[-1]:
+            out, support = mean, np.clip(share / np.float32(LEAST_AROUND), 0, 1)
+        else:
+            out = out + np.clip(share / np.float32(ENOUGH), 0, 1) * (mean - out)
     return out, support
 
 
 def blurred(plane: Float32, size: int) -> Float32:
-    """Give a plane of the coarse grid, blurred over so many pixels of the scene."""
-    blur: Float32 = need("scipy.ndimage").gaussian_filter(plane, size / STEP, mode="nearest", truncate=3)
+    """Give a plane of the coarse grid, blurred over so many pixels of the scene; nothing lies beyond."""
+    blur: Float32 = need("scipy.ndimage").gaussian_filter(plane, size / STEP, mode="constant", truncate=3)
     return blur
 
 

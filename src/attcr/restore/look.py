@@ -15,7 +15,7 @@ from attcr.bands.sensors import REFLECTANCE, RGB, SENSORS, Sensor
 from attcr.bands.spec import InputSpec
 from attcr.errors import ConfigError, SceneError
 from attcr.restore.options import RestoreOptions
-from attcr.scenes.clouds.find import CLOUDS, choose_mask
+from attcr.scenes.clouds.find import choose_mask
 from attcr.scenes.clouds.find import find_clouds as detect
 from attcr.scenes.dataset import gdal
 from attcr.scenes.open import open_scene
@@ -133,7 +133,6 @@ def find_clouds(
             has = " ".join(name or str(i) for i, name in enumerate(names, 1))
             raise SceneError(f"`bands` is {' '.join(options.bands)} and the scene has {has}: name red, green and blue.")
         by = options.mask or choose_mask(scene, rgb)
-        detect(scene, by, Path(folder), rim=options.rim, rgb=rgb)
-        with open_scene(Path(folder, CLOUDS)) as made:
-            classes: NDArray[np.uint8] = made.read(0, made.height)[0]
-    return classes
+        made = detect(scene, by, Path(folder), rim=options.rim, rgb=rgb)
+        assert made is not None, "no mask was refused above"
+        return made.read(0, scene.height)

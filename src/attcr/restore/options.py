@@ -25,7 +25,7 @@ NO_WEIGHTS = "none"
 """What stands for no network, where clouds are only filled from other dates."""
 AUTO, AUTO_MOST = "auto", 3
 """What stands for references that are searched for, and how many are taken then."""
-DEFAULTS = 3
+DEFAULTS = 4
 """Counts changes of the defaults below: the digest names only what differs from them."""
 GROUPS = ("", "input", "clouds", "references", "network", "output")
 """The groups of options, in the order in which they are shown; what most people need stands before all groups."""
@@ -109,7 +109,11 @@ class RestoreOptions:
     mask: Annotated[str | None, Option(
         "Where the clouds are: scl[=FILE], qa_pixel[=FILE], s2cloudless, csmask, auto, a raster (0 is clear), or "
         "none: restore every pixel.",
-        "", "MASK", "the product's own mask, or an installed detector, or auto", names="mask", choices=MASKS)] = None
+        "", "MASK", "the product's own mask or detectors, and the network, vote", names="mask", choices=MASKS)] = None
+    ground: Annotated[Literal["scene", "network"], Option(
+        "What is under thin cloud and in shadow: scene: as clear ground of the scene says, and the network "
+        "where there is none; network: as the network says everywhere.",
+        "clouds", "HOW")] = "scene"
     unseen: Annotated[Literal["keep", "fill", "nodata"], Option(
         "What to do with cloud that the weights do not remove: keep it, fill it with the network (low confidence), "
         "or make it nodata.",

@@ -19,6 +19,7 @@ from attcr.bands.products import could_be_picture
 from attcr.bands.sensors import RGB, check_floats, check_values
 from attcr.bands.spec import InputSpec
 from attcr.errors import AllCloudError, ConfigError, SceneError, warn
+from attcr.evidence.ground import Ground
 from attcr.files import memory_of_machine
 from attcr.predict import Predictor, open_predictor
 from attcr.references.choose import search_references
@@ -43,7 +44,7 @@ from attcr.restore.resume import (
 )
 from attcr.restore.walk import CLOUD_LEFT, NODATA, ORIGINAL, QUALITY_NAMES, Array, Strip, Walk, blank_of
 from attcr.scenes import write
-from attcr.scenes.clouds.find import CLOUDS, choose_mask, find_clouds, mask_file
+from attcr.scenes.clouds.find import CLOUDS, Network, choose_mask, find_clouds, mask_file
 from attcr.scenes.clouds.masks import THICK, THIN
 from attcr.scenes.clouds.rim import CloudMap
 from attcr.scenes.dataset import gdal
@@ -242,7 +243,7 @@ def open_job(
             opened.callback(radar.close)
         colours = [whole.bands.index(scene.bands[slots.index(name)]) for name in RGB if name in slots]
         rgb = colours if len(colours) == len(RGB) else None
-        mask = options.mask or choose_mask(whole, rgb)
+        mask = options.mask or choose_mask(whole, rgb, network=_votes(spec, predictor))
         options = replace(options, mask=mask, dtype=_dtype(predictor, options))
         named = {slot.name: slot for slot in spec.bands}
         sensor = spec.fit(whole.product, [named[slot] for slot in slots])
@@ -300,6 +301,11 @@ def _open_radar(scene: Scene, spec: InputSpec, options: RestoreOptions) -> Align
         radar.close()
         raise SceneError(f"{redact(options.sar)} has {radar.count} bands and the weights take {len(wanted)} ({names}).")
     return radar
+
+
+def _votes(spec: InputSpec, predictor: Predictor | None) -> bool:
+    """Say whether the network is a witness of cloud: of thin cloud only, and without radar."""
+    return predictor is not None and "thick" not in spec.removes and all(s.optional for s in spec.of_kind("sar"))
 
 
 def _dtype(predictor: Predictor | None, options: RestoreOptions) -> Dtype:
@@ -393,7 +399,17 @@ def _tell(job: Job) -> None:
 def clouds_of(job: Job, folder: Path, on_rows: Callable[[int], None] | None = None) -> CloudMap | None:
     """Give the scene's cloud map, kept in the working folder; None where no mask was asked for."""
     untold = THICK if "thick" in job.spec.removes else THIN
-    return find_clouds(job.whole, job.mask, folder, rim=job.options.rim, rgb=job.rgb, untold=untold, on_rows=on_rows)
+    network = Network(walk_of(job, None).veil, job.scene) if job.predictor else None
+    return find_clouds(
+        job.whole,
+        job.mask,
+        folder,
+        rim=job.options.rim,
+        rgb=job.rgb,
+        untold=untold,
+        network=network,
+        on_rows=on_rows,
+    )
 
 
 def filler_of(
@@ -432,7 +448,7 @@ def walk_of(
     job: Job, clouds: CloudMap | None, filler: Filler | None = None, on_tiles: Callable[[int], None] | None = None
 ) -> Walk:
     """Give the walk of the scene's pixels."""
-    return Walk(
+    walk = Walk(
         rows=job.scene,
         spec=job.spec,
         predictor=job.predictor,
@@ -446,6 +462,10 @@ def walk_of(
         on_tiles=on_tiles,
         fill=filler.fill if filler else None,
     )
+    if walk.clouds and job.options.ground == "scene" and "thick" not in job.spec.removes:
+        read, size = walk.seen(walk.clouds), (job.scene.height, job.scene.width)
+        walk.ground = Ground(read, *size, len(job.scene.bands), kinds=2)
+    return walk
 
 
 @dataclass(frozen=True)

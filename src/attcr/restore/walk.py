@@ -13,14 +13,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.bands.sensors import Sensor, into_dtype
+from attcr.bands.sensors import RGB, Sensor, into_dtype
 from attcr.bands.spec import InputSpec
 from attcr.errors import SceneError, ShapeError
+from attcr.evidence.ground import STEP, Expected, Ground, Seen
 from attcr.predict import Float32, Predictor, eight_views
 from attcr.restore.options import RestoreOptions
 from attcr.scenes.blend import StripBlender
 from attcr.scenes.clouds.masks import THICK
 from attcr.scenes.clouds.rim import CloudMap, CloudRows
+from attcr.scenes.clouds.vote import DARK, SURE
 from attcr.scenes.image import Image
 from attcr.scenes.tiles import Grid, Tile
 
@@ -53,6 +55,9 @@ LARGE_ERROR = 0.02
 LARGE_CHANGE = 0.06
 """Change, in reflectance and mean over the bands, above which weights that predict their error are not believed: on
 SEN12MS-CR's pairs they are then wrong by more than `LARGE_ERROR`, and the core of dense cirrus comes out too dark."""
+HELD_BACK = 1.5
+"""Where only the network says what is there, a change of this many times `LARGE_CHANGE` is not made, and less and less
+of one that is larger than `LARGE_CHANGE`."""
 THICK_CHANGE = 0.2
 """Without a mask, a change above this part of the model's range counts as thick cloud; by weights that do not remove
 any, as low confidence."""
@@ -102,6 +107,8 @@ class Walk:
     slots: Sequence[str]
     """The slots that the bands go into, one for each."""
     radar: Radar | None = None
+    ground: Ground | None = None
+    """What is expected under thin cloud and shadow by the scene's own clear ground; the network restores the rest."""
     on_tiles: Callable[[int], None] | None = None
     fill: Callable[[Strip], Strip] | None = None
     """What fills finished rows from other dates."""
@@ -136,7 +143,17 @@ class Walk:
             return []
         if self.clouds is None:
             return self.grid.row_of_tiles(row)
-        return self.clouds.cloudy_tiles(self.grid, row)
+        return [tile for tile in self.clouds.cloudy_tiles(self.grid, row) if not self._is_supported(tile)]
+
+    def _is_supported(self, tile: Tile) -> bool:
+        """Say whether clear ground around says all about a tile, so that the network is not asked."""
+        if self.ground is None:
+            return False
+        rows, columns = (
+            slice(max(begin // STEP - 1, 0), (begin + size) // STEP + 2)
+            for begin, size in ((tile.row, tile.height), (tile.col, tile.width))
+        )
+        return bool(self.ground.support[rows, columns].min() >= 1)
 
     def strips(self, first_row: int = 0) -> Iterator[Strip]:
         """Give finished rows, top to bottom; no more than a row of tiles is held.
@@ -189,6 +206,32 @@ class Walk:
                     spreads.add(tile, spread[i][None])
             if self.on_tiles:
                 self.on_tiles(len(together))
+
+    def veil(self, values: Array, valid: NDArray[np.bool_]) -> Float32:
+        """Give what the network takes away from the visible bands of an image (C, h, w), in reflectance (h, w)."""
+        _, height, width = values.shape
+        x = self._to_model(values, valid, None, Tile(0, 0, height, width))
+        change, _ = self._change(x[None])
+        names = [self.slots[band] for band in self._bands]
+        visible = [i for i, name in enumerate(names) if name in RGB] or list(range(len(names)))
+        taken: Float32 = -(change[0][visible] * self._units[visible]).mean(axis=0)
+        return taken
+
+    def seen(self, clouds: CloudMap) -> Callable[[int, int], Seen]:
+        """Give what reads rows as evidence: reflectance, what is surely clear, and what is under cloud or in shadow."""
+        bits = clouds.bits or clouds.read
+
+        def read(top: int, bottom: int) -> Seen:
+            values = self.rows.read(top, bottom)
+            valid = self.rows.valid(values, top, blank=self.sensor.nodata).all(axis=0)
+            values = np.where(valid, self.sensor.to_reflectance(values), np.float32(0))
+            told, found = bits(top, bottom), clouds.rows(top, bottom)
+            clear = valid & (found.weights == 0) & ~found.thick & ((told & SURE) > 0)
+            dark = (told & DARK) > 0
+            cover = np.where(valid, found.weights, np.float32(0))
+            return Seen(values, clear.astype(np.float32), np.stack([cover * ~dark, cover * dark]))
+
+        return read
 
     def _to_model(self, values: Array, valid: NDArray[np.bool_], radar: Array | None, tile: Tile) -> Float32:
         """Give one tile's input; what is no data gets the mean of its band, in this tile only.
@@ -256,27 +299,47 @@ class Walk:
             weights = clouds.weights
         out = values.copy()
         touched = np.zeros((height, width), bool)
+        expected = self.ground.rows(top, top + height) if self.ground and (weights > 0).any() else None
+        held = np.zeros((height, width), bool)
+        if expected is not None and self.spec.spread:
+            size = (np.abs(change) * self._units).mean(axis=0) / LARGE_CHANGE
+            kept = np.clip((HELD_BACK - size) / (HELD_BACK - 1), 0, 1)
+            change = change * kept
+            held = (kept < 0.5) & (expected.support < 0.5) & (weights > 0)
         for added, band in zip(change, self._bands, strict=True):
-            here = (added != 0) & (weights > 0) & valid[band]
+            trust = np.zeros((height, width), np.float32) if expected is None else expected.support
+            here = ((added != 0) | (trust > 0)) & (weights > 0) & valid[band]
             touched |= here
             if here.any():
                 came = values[band][here]
-                sensor = self.sensor.band(band)
-                x = sensor.to_model(came.reshape(1, 1, -1)).astype(np.float64) + added[here]
-                restored = sensor.from_model(x, np.float64).ravel()
+                restored = self._restored(band, came, added[here])
+                if expected is not None:
+                    known = self.sensor.from_reflectance(expected.values[band][here])
+                    restored += trust[here] * (known - restored)
                 weight = weights[here]
                 mixed = np.where(weight == 1, restored, came + weight * (restored - came))
                 out[band][here] = avoid(into_dtype(mixed, values.dtype), self.nodata[band])
+        if expected is not None:
+            change = change * (1 - expected.support)
+            spread = None if spread is None else _mixed_error(expected, spread)
         quality = np.where(valid.any(axis=0), ORIGINAL, NODATA).astype(np.uint8)
         quality[touched] = self._class_of_restored(change, clouds, spread, valid)[touched]
-        left = np.zeros((height, width), bool)
+        quality[held & touched] = CLOUD_LEFT
+        left = held & touched
         if clouds is not None and not self._removes_thick:
-            left = clouds.thick & (quality != NODATA)
-            self._leave(left, out, quality)
+            thick = clouds.thick & (quality != NODATA)
+            self._leave(thick, out, quality)
+            left |= thick
         if spread is not None:
             unknown = np.isin(quality, (NODATA, CLOUD_LEFT))
             spread = np.where(touched, spread, np.where(unknown, np.nan, 0)).astype(np.float32)
         return Strip(top, values, out, quality, spread, int(left.sum()), touched | left)
+
+    def _restored(self, band: int, came: Array, added: Float32) -> NDArray[np.float64]:
+        """Give what the network makes of numbers (n,) of a band."""
+        sensor = self.sensor.band(band)
+        x = sensor.to_model(came.reshape(1, 1, -1)).astype(np.float64) + added
+        return sensor.from_model(x, np.float64).ravel()
 
     def _class_of_restored(
         self, change: Float32, clouds: CloudRows | None, spread: Float32 | None, valid: NDArray[np.bool_]
@@ -316,6 +379,12 @@ def blank_of(nodata: float | None, sensor: Sensor, dtype: np.dtype[Any]) -> floa
             "that: give one with `nodata`, or leave the cloud as it is (`unseen=keep`)."
         )
     return float(known[0]) if known else float("nan")
+
+
+def _mixed_error(expected: Expected, spread: Float32) -> Float32:
+    """Give the expected error where clear ground says a part and the network the rest."""
+    mixed: Float32 = spread + expected.support * (expected.error.mean(axis=0) - spread)
+    return mixed
 
 
 def _filled(x: Float32, valid: NDArray[np.bool_]) -> Float32:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,8 @@ from attcr.addresses import is_local
 from attcr.bands.products import find_bands
 from attcr.bands.sensors import PICTURE_RANGE, RGB, RGB_RANGE
 from attcr.errors import SceneError
-from attcr.extras import has
+from attcr.evidence.pyramid import expand
+from attcr.extras import has, need
 from attcr.scenes import write
 from attcr.scenes.clouds import s2cloudless, ukis_csmask
 from attcr.scenes.clouds.brightness import classes_of_brightness
@@ -31,6 +33,18 @@ from attcr.scenes.clouds.masks import (
 )
 from attcr.scenes.clouds.opaque import is_opaque, settle
 from attcr.scenes.clouds.rim import CloudMap, Rim
+from attcr.scenes.clouds.vote import (
+    CLASS,
+    CLEAR_BELOW,
+    LIKELY,
+    NETWORK,
+    SAYS,
+    SURE,
+    change_says,
+    clear_bit,
+    says,
+    settled,
+)
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import AlignedRaster, Band, Scene
 
@@ -45,19 +59,41 @@ MARGIN = 64
 DETECTORS = {"s2cloudless": "s2cloudless", "csmask": "ukis_csmask", "auto": ""}
 """What finds clouds in the image, the best first, and the library that each needs."""
 _READERS: dict[str, Callable[[Array], Classes]] = {"scl": classes_of_scl, "qa_pixel": classes_of_qa_pixel}
+VOTED, VOTED_MARGIN = 256, 32
+"""Side, in pixels of the voters' resolution, of the block that they see at once, and what they see beyond it."""
+VOTED_METRES, COARSEST = 40.0, 4
+"""Size of a pixel that voters look at, and how many pixels of the scene are one of them at most."""
+
+MOST_ASKED = 3
+"""Rows of blocks that are asked before all others, for what the network takes away from clear ground."""
+SOME_CLOUD, LEAST_BIAS = 0.05, 0.015
+"""The least share of cloud, and of none, that other witnesses must see, and the least change that is a bias."""
+
+Look = Callable[[Array, NDArray[np.bool_]], NDArray[np.float32]]
+"""What a voter makes of values (C, h, w) that are data here."""
 
 
-def choose_mask(scene: Scene, rgb: Sequence[int] | None = None) -> str:
+class Network(NamedTuple):
+    """The network as a witness of cloud."""
+
+    change: Look
+    """Says what it takes away from the visible bands (h, w), in reflectance, of values (C, h, w) that are data here."""
+    scene: Scene
+    """With the bands that it takes."""
+
+
+def choose_mask(scene: Scene, rgb: Sequence[int] | None = None, *, network: bool = False) -> str:
     """Choose the best mask for a scene: the product's own, else an installed detector that fits, else `auto`.
 
-    `rgb` says where red, green and blue are, if the names of the bands do not.
+    With a network they vote together with it, and so do all detectors: `s2cloudless+csmask+network`. `rgb` says where
+    red, green and blue are, if the names of the bands do not.
     """
-    for name in _READERS:
-        if name in scene.companions:
-            return name
-    for name, library in DETECTORS.items():
-        if _bands_for(name, scene, rgb) and (not library or has(library)):
-            return name
+    fitting = [name for name in _READERS if name in scene.companions][:1]
+    for name, library in DETECTORS.items() if not fitting else ():
+        if _bands_for(name, scene, rgb) and (not library or has(library)) and not (fitting and name == "auto"):
+            fitting.append(name)
+    if fitting:
+        return "+".join([*fitting, NETWORK]) if network else fitting[0]
     raise SceneError(
         f"{scene.source} has no cloud mask, and no installed detector can use its bands: give a raster with "
         "`mask` (0 is clear), or restore every pixel with `mask=none`."
@@ -72,14 +108,16 @@ def find_clouds(
     rim: Rim,
     rgb: Sequence[int] | None = None,
     untold: int = THICK,
+    network: Network | None = None,
     on_rows: Callable[[int], None] | None = None,
 ) -> CloudMap | None:
     """Give the scene's cloud map, kept as clouds.tif in the working folder; None stands for no mask.
 
-    `mask` is none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], or a raster. Give the scene with all its
-    bands: a detector may need others than the network. `rgb` says where red, green and blue are among them, if their
-    names do not. Cloud that is opaque in these three becomes thick, whatever the mask says. Where a mask does not tell
-    thin from thick, other cloud is thin; where the scene lacks these bands, all of it gets the class `untold`. An
+    `mask` is none, auto, csmask, s2cloudless, scl[=FILE], qa_pixel[=FILE], a raster, or several detectors, the
+    product's own mask and `network` with a plus sign between: these vote. Give the scene with all its bands: a detector
+    may need others than the network. `rgb` says where red, green and blue are among them, if their names do not. Cloud
+    that is opaque in these three becomes thick, whatever the mask says. Where a mask does not tell thin from thick,
+    other cloud is thin; where the scene lacks these bands, all of it gets the class `untold`. An
     existing clouds.tif is used as it is; for a new one, `on_rows` is called with the number of rows done.
     """
     if mask == "none":
@@ -90,8 +128,10 @@ def find_clouds(
         plain = replace(scene.profile, dtype="uint8", tags={}, gcps=([], None), rpcs=None, has_mask=False)
         write.create(unfinished, plain, [Band("clouds", "", 1)])
         colours = _bands_for("auto", scene, rgb)
-        for top, found in _detect(scene, mask, rgb):
-            classes = _settled(found, top, scene.select(colours) if colours else None, untold)
+        votes = is_vote(mask)
+        for top, found in _vote(scene, mask, rgb, network) if votes else _detect(scene, mask, rgb):
+            classes = _settled(found & CLASS, top, scene.select(colours) if colours else None, untold)
+            classes |= (found & ~CLASS) if votes else np.where(classes == CLEAR, SURE, 0).astype(np.uint8)
             write.write_rows(unfinished, top, classes[None])
             if on_rows:
                 on_rows(top + classes.shape[0])
@@ -101,7 +141,153 @@ def find_clouds(
         with open_scene(path) as made:
             return made.read(top, bottom)[0]  # type: ignore[no-any-return]
 
-    return CloudMap(read, scene.height, rim)
+    def bits(top: int, bottom: int) -> Classes:
+        told = read(top, bottom)
+        out: Classes = ((told & ~SURE) | np.where(told & surely, SURE, 0)).astype(np.uint8)
+        return out
+
+    surely = _clear_bit(read, scene.height) if is_vote(mask) else SURE
+    return CloudMap(lambda top, bottom: read(top, bottom) & CLASS, scene.height, rim, bits=bits)
+
+
+def _clear_bit(read: Callable[[int, int], Classes], height: int) -> np.uint8:
+    """Look at a cloud map, and choose the bit that says what is surely clear."""
+    counts, pixels = np.zeros(len(CLEAR_BELOW), np.int64), 0
+    for top in range(0, height, BLOCK):
+        told = read(top, min(top + BLOCK, height))
+        counts += [np.count_nonzero(told & np.uint8(int(SURE) << i)) for i in range(len(CLEAR_BELOW))]
+        pixels += np.count_nonzero(told)  # where there is no data, there is neither cloud nor a bit
+    return clear_bit(counts.tolist(), pixels)
+
+
+def is_vote(mask: str) -> bool:
+    """Say whether a mask is a vote of several witnesses."""
+    names = mask.split("+")
+    return len(names) > 1 and set(names) <= {*SAYS, NETWORK}
+
+
+def _vote(scene: Scene, mask: str, rgb: Sequence[int] | None, network: Network | None) -> Iterator[tuple[int, Classes]]:
+    """Give cloud classes with their bits in blocks of rows, by all witnesses of a mask together."""
+    names = mask.split("+")
+    if NETWORK in names and network is None:
+        raise SceneError(f"`mask={mask}` asks the network, and there is none: leave it out.")
+    seen = {name: _detector(scene, name, rgb) for name in names if name in DETECTORS}
+    files = {name: mask_file(scene, name) for name in names if name in _READERS}
+    if None in files.values():
+        raise SceneError(f"{scene.source} has no file for `mask={mask}`: choose another mask.")
+    voters = _Voters(scene, _times(scene), seen, network if NETWORK in names else None)
+    rasters = {name: AlignedRaster(str(href), scene.profile, scene.vrt) for name, href in files.items()}
+    try:
+        for name, raster in rasters.items():
+            voters.masks.append(_odds_of_file(name, raster))
+        bias = voters.bias()
+        for top in range(0, scene.height, voters.step):
+            yield top, voters.classes(top, bias)
+    finally:
+        for raster in rasters.values():
+            raster.close()
+
+
+class _Voters:
+    """All witnesses of a scene, which look at blocks of rows together."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        times: int,
+        detectors: Mapping[str, tuple[Callable[[Array], Classes], Scene]],
+        network: Network | None,
+    ) -> None:
+        self.scene, self.times, self.detectors, self.network = scene, times, detectors, network
+        self.step, self.margin = VOTED * times, VOTED_MARGIN * times
+        self.masks: list[Callable[[int, int], NDArray[np.float32]]] = []
+        self.ask = lru_cache(maxsize=1)(self._ask)  # a scene of one block is looked at once
+
+    def _ask(self, top: int) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+        """Give what detectors and masks say together, and the network's change, of the rows of a block."""
+        first, last = max(top - self.margin, 0), min(top + self.step + self.margin, self.scene.height)
+        inner = np.s_[top - first : min(top + self.step, self.scene.height) - first, : self.scene.width]
+        odds = np.zeros((last - first, self.scene.width), np.float32)
+        for name, (detect, bands) in self.detectors.items():
+            odds += self._across(bands, first, last, _odds_of(name, detect))
+        for mask in self.masks:
+            odds += mask(first, last)
+        odds = need("scipy.ndimage").gaussian_filter(odds, 1.5)[inner]
+        change = self._across(self.network.scene, first, last, self.network.change)[inner] if self.network else None
+        return odds, change
+
+    def bias(self) -> float:
+        """Give what the network takes away from clear ground too, as bright deserts: 0 unless it is much.
+
+        It is known where other witnesses see cloud in one part and none in another. Where none sees any, it is haze.
+        """
+        blocks = range(0, self.scene.height, self.step)
+        asked = [self.ask(top) for top in blocks[:: max(len(blocks) // MOST_ASKED, 1)]]
+        if self.network is None:
+            return 0.0
+        odds = np.concatenate([one.ravel() for one, _ in asked])
+        change = np.concatenate([one.ravel() for _, one in asked if one is not None])
+        cloudy = odds > LIKELY
+        if not SOME_CLOUD <= cloudy.mean() <= 1 - SOME_CLOUD:
+            return 0.0
+        least = float(np.quantile(change[~cloudy], 0.1))
+        return least if least > LEAST_BIAS else 0.0
+
+    def classes(self, top: int, bias: float) -> Classes:
+        """Give the classes of a block's rows with their bits."""
+        odds, change = self.ask(top)
+        dark = np.zeros(odds.shape, bool)
+        if change is not None:
+            change = change - np.float32(bias)
+            odds, dark = odds + change_says(change), change < 0
+        found = settled(odds, dark)
+        values = self.scene.read(top, top + len(found))
+        found[~self.scene.valid(values, top, blank=self.scene.product.nodata).any(axis=0)] = CLEAR
+        return found
+
+    def _across(self, scene: Scene, first: int, last: int, look: Look) -> NDArray[np.float32]:
+        """Let a voter look at blocks of rows in its own resolution; give what it says in the scene's."""
+        values = scene.read(first, last)
+        valid = scene.valid(values, first, blank=scene.product.nodata)
+        _, height, width = values.shape
+        pad = [(0, 0), (0, -height % COARSEST), (0, -width % COARSEST)]
+        small, there = _coarser(np.pad(values, pad, mode="edge"), np.pad(valid, pad), self.times)
+        made = np.zeros(small.shape[1:], np.float32)
+        for left in range(0, small.shape[2], VOTED):
+            near = slice(max(left - VOTED_MARGIN, 0), min(left + VOTED + VOTED_MARGIN, small.shape[2]))
+            right = min(left + VOTED, small.shape[2])
+            made[:, left:right] = look(small[:, :, near], there[:, :, near])[:, left - near.start : right - near.start]
+        for _ in range(self.times.bit_length() - 1):
+            made = expand(made)
+        return made[:height, :width]
+
+
+def _odds_of(name: str, detect: Callable[[Array], Classes]) -> Look:
+    return lambda values, _: says(name, detect(values))
+
+
+def _odds_of_file(name: str, raster: AlignedRaster) -> Callable[[int, int], NDArray[np.float32]]:
+    return lambda top, bottom: says(name, _READERS[name](raster.read(top, bottom)[0]))
+
+
+def _times(scene: Scene) -> int:
+    """Say how many pixels of the scene, along a side, are one pixel of the voters."""
+    crs, times = scene.profile.crs, COARSEST
+    if crs is not None and crs.is_projected:
+        metres = abs(scene.profile.transform.a) or VOTED_METRES
+        times = next(n for n in (4, 2, 1) if n * metres <= VOTED_METRES or n == 1)
+    return times
+
+
+def _coarser(values: Array, valid: NDArray[np.bool_], times: int) -> tuple[Array, NDArray[np.bool_]]:
+    """Give means of squares of pixels that are data, and where there are any."""
+    if times == 1:
+        return values, valid
+    bands, height, width = values.shape
+    shape = (bands, height // times, times, width // times, times)
+    count = valid.reshape(shape).sum(axis=(2, 4))
+    total = np.where(valid, values, 0).reshape(shape).sum(axis=(2, 4), dtype=np.float64)
+    return (total / np.maximum(count, 1)).astype(np.float32), count > 0
 
 
 def _settled(classes: Classes, top: int, colours: Scene | None, untold: int) -> Classes:
@@ -116,6 +302,9 @@ def mask_file(scene: Scene, mask: str) -> str | None:
     name, _, given = mask.partition("=")
     if mask == "none" or mask in DETECTORS:
         return None
+    if is_vote(mask):
+        files = (scene.companions.get(one) for one in mask.split("+") if one in _READERS)
+        return next(files, None)
     return (given or scene.companions.get(name)) if name in _READERS else mask
 
 

@@ -71,6 +71,8 @@ class CloudMap:
     height: int
     """Rows of the scene."""
     rim: Rim
+    bits: Callable[[int, int], Classes] | None = None
+    """Gives classes with the bits that say what is surely clear, and what is dark; None: nothing says it."""
     leaves_thick: bool = False
     """Whether thick cloud and what is near it are left as they are: no ramp leads into it, no tile is run for it."""
 

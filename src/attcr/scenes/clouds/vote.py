@@ -1,0 +1,71 @@
+"""Several witnesses of cloud by one rule: what each says adds up as logarithms of odds.
+
+Two answers come out: where cloud is likely, which is restored, and where it is surely clear, whose statistics say what
+ground looks like. What lies between is neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attcr.scenes.clouds.masks import CLEAR, CLOUD, Classes
+
+Float32 = NDArray[np.float32]
+
+NETWORK = "network"
+"""The witness that is the network's own change: what it takes away from the visible bands."""
+SAYS = {
+    "scl": (2.5, -1.3),
+    "qa_pixel": (2.5, -1.3),
+    "s2cloudless": (1.5, -1.3),
+    "csmask": (0.7, -1.0),
+    "auto": (2.0, -0.6),
+}
+"""Witness to what it adds where it sees cloud, and where it sees none. Measured on SEN12MS-CR's pairs and 54 clear
+places; s2cloudless there calls 0.82 of thin cloud and 0.20 of clear ground beside it cloud, csmask 0.83 and 0.42."""
+CHANGES = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05)
+CHANGES_SAY = (-2.0, -1.0, 0.0, 1.0, 2.2, 3.0)
+"""What the network's change (reflectance) adds. Haze that no other witness sees is cloud from 0.02 (one other) or 0.034
+(two others) on."""
+DARKENING = 0.7
+"""How much a brightening of shadow counts beside a darkening of cloud."""
+LIKELY = 0.0
+"""Odds above which cloud is likely."""
+CLEAR_BELOW = (-1.0, -0.5, LIKELY)
+"""Odds below which it is surely clear: the first at which enough of the scene is."""
+ENOUGH_CLEAR = 0.12
+"""The share of a scene that is enough. The clearest part of a scene under even haze is still likely cloud, and never
+counts."""
+CLASS, DARK, SURE = np.uint8(0x0F), np.uint8(0x10), np.uint8(0x20)
+"""Bits of a cloud map: the class, darker than the ground, and surely clear by the first of the odds; the bits above it
+stand for the others."""
+
+
+def says(witness: str, classes: Classes) -> Float32:
+    """Give what a witness adds by its classes."""
+    return np.where(classes > CLEAR, *SAYS[witness]).astype(np.float32)
+
+
+def change_says(change: Float32) -> Float32:
+    """Give what the network's change adds: what it takes away (positive) or adds to the visible bands."""
+    size = np.where(change > 0, change, -DARKENING * change)
+    return np.interp(size, CHANGES, CHANGES_SAY).astype(np.float32)
+
+
+def settled(odds: Float32, dark: NDArray[np.bool_]) -> Classes:
+    """Give cloud where it is likely, and the bits that say what is dark, and clear how surely."""
+    likely = odds > LIKELY
+    bits = np.where(likely, CLOUD | np.where(dark, DARK, 0), CLEAR)
+    for number, below in enumerate(CLEAR_BELOW):
+        bits = bits | np.where(odds < below, int(SURE) << number, 0)
+    return bits.astype(np.uint8)
+
+
+def clear_bit(counts: Sequence[int], pixels: int) -> np.uint8:
+    """Choose the bit that says what is surely clear, from how many pixels have each."""
+    chosen = next((i for i, count in enumerate(counts) if count >= ENOUGH_CLEAR * pixels), len(counts) - 1)
+    bit: np.uint8 = np.uint8(int(SURE) << chosen)
+    return bit

@@ -1,0 +1,54 @@
+"""Several witnesses of cloud by one rule."""
+
+import numpy as np
+import pytest
+
+from attcr.scenes.clouds.masks import CLEAR, CLOUD, THIN
+from attcr.scenes.clouds.vote import CLASS, DARK, SURE, change_says, clear_bit, says, settled
+
+
+def test_a_witness_adds_its_odds() -> None:
+    classes = np.array([CLEAR, THIN, CLOUD], np.uint8)
+    np.testing.assert_allclose(says("s2cloudless", classes), [-1.3, 1.5, 1.5], rtol=1e-6)
+    np.testing.assert_allclose(says("scl", classes), [-1.3, 2.5, 2.5], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "odds"),
+    [(0.0, -2), (0.005, -1), (0.0075, -0.5), (0.01, 0), (0.02, 1), (0.03, 2.2), (0.05, 3), (0.3, 3), (-0.02, 0.4)],
+)
+def test_the_network_says_more_the_more_it_changes(change: float, odds: float) -> None:
+    assert change_says(np.array([change], np.float32))[0] == pytest.approx(odds, abs=1e-5)
+
+
+def test_haze_that_only_the_network_sees_is_cloud() -> None:
+    others = says("s2cloudless", np.zeros(1, np.uint8)) + says("csmask", np.zeros(1, np.uint8))
+    assert others[0] + change_says(np.array([0.036], np.float32))[0] > 0
+    assert others[0] + change_says(np.array([0.02], np.float32))[0] < 0
+
+
+def test_two_detectors_outvote_a_network_that_sees_nothing() -> None:
+    yes = np.ones(1, np.uint8)
+    assert says("s2cloudless", yes)[0] + says("csmask", yes)[0] + change_says(np.zeros(1, np.float32))[0] > 0
+    assert says("csmask", yes)[0] + says("s2cloudless", 0 * yes)[0] + change_says(np.zeros(1, np.float32))[0] < -1
+
+
+def test_odds_become_cloud_what_is_dark_and_what_is_surely_clear() -> None:
+    odds = np.array([0.1, 0.1, -0.2, -0.7, -1.1], np.float32)
+    found = settled(odds, np.array([False, True, True, False, False]))
+    assert (found & CLASS).tolist() == [CLOUD, CLOUD, CLEAR, CLEAR, CLEAR]
+    assert ((found & DARK) > 0).tolist() == [False, True, False, False, False]
+    assert [[bool(one & (int(SURE) << i)) for i in range(3)] for one in found] == [
+        [False, False, False],
+        [False, False, False],
+        [False, False, True],
+        [False, True, True],
+        [True, True, True],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("counts", "bit"), [((12, 50, 60), 0), ((11, 50, 60), 1), ((0, 11, 60), 2), ((0, 0, 1), 2), ((0, 0, 0), 2)]
+)
+def test_the_surest_bit_that_enough_of_the_scene_has_is_chosen(counts: tuple[int, ...], bit: int) -> None:
+    assert clear_bit(counts, 100) == int(SURE) << bit
