@@ -44,6 +44,8 @@ def test_info_prints_both_counts() -> None:
     assert "6,930,060" in output
     assert "53.34 G as the paper counts" in output
     assert "56.67 G with the triangular product" in output
+    assert "  419 MiB at the peak, to restore" in output
+    assert "  3,352 MiB kept for one image, to train" in output
 
 
 def test_info_as_json_can_be_read() -> None:
