@@ -232,6 +232,14 @@ def test_values_that_end_where_the_sensors_cannot_are_refused(name: str, top: fl
         check_values(sensor, values, everywhere(values))
 
 
+def test_integers_that_are_no_ten_thousandths_of_reflectance_are_refused() -> None:
+    sensor = replace(REFLECTANCE, scale=1e-4, offset=-0.1)
+    values = np.full((1, 4, 4), 21000, "uint16")
+    check_values(sensor, values, everywhere(values))
+    with pytest.raises(SceneError, match=r"go up to 21100, which is reflectance 2\.0 at 0\.0001 each: .*gdal_edit"):
+        check_values(sensor, values + 100, everywhere(values))
+
+
 def test_one_outlier_in_many_values_says_nothing() -> None:
     values = np.full((1, 100, 100), 0.2, "float32")
     values[0, 0, :5] = 1000

@@ -216,7 +216,8 @@ SENSORS = {
 def check_values(sensor: Sensor, values: Array, valid: NDArray[np.bool_]) -> None:
     """Refuse values that cannot be what the sensor says: the wrong scaling is worse than none."""
     kind, choices = values.dtype, f"`sensor` is one of {', '.join(SENSORS)}."
-    if sensor.name in (REFLECTANCE.name, PICTURE.name) and kind.kind != "f":
+    plain = sensor in (REFLECTANCE, PICTURE)
+    if plain and kind.kind != "f":
         raise SceneError(f"The scene holds {kind} numbers and {sensor.name} is float 0..1: name the product; {choices}")
     if sensor.name == RGB8.name and kind != np.uint8:
         raise SceneError(f"The scene holds {kind} numbers and rgb8 is 0..255 in uint8: name the product; {choices}")
@@ -231,7 +232,12 @@ def check_values(sensor: Sensor, values: Array, valid: NDArray[np.bool_]) -> Non
     if not seen.size:
         return
     top = float(np.percentile(seen, 99.9))
-    if sensor.name in (REFLECTANCE.name, PICTURE.name) and top > 10:
+    if sensor.name == REFLECTANCE.name and kind.kind != "f" and top * sensor.scale + sensor.offset > 2:
+        raise SceneError(
+            f"The scene's values go up to {top:g}, which is reflectance {top * sensor.scale + sensor.offset:.1f} at "
+            f"{sensor.scale:g} each: say what a number stands for with gdal_edit.py -scale."
+        )
+    if plain and top > 10:
         raise SceneError(
             f"The scene holds floats up to {top:g} and reflectance is 0..1: these look like digital "
             "numbers, so convert them to integers with gdal_translate -ot UInt16 and name the product "
