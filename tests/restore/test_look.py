@@ -1,5 +1,6 @@
 """Scenes of all forms are told which weights fit them, and where their clouds are."""
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import rasterio.shutil
 
 import attcr
 from attcr.bands.spec import TRUE_COLOUR
-from attcr.errors import ConfigError, SceneError
+from attcr.errors import AttcrWarning, ConfigError, SceneError
 from attcr.restore import Fit, RestoreOptions, choose_weights, restore_scene, which_weights
 from attcr.restore.scene import open_job
 from attcr.scenes.dataset import gdal
@@ -30,7 +31,7 @@ def safe_folder(folder: Path, level: str) -> Path:
     image = made / "GRANULE" / f"L{level}_T33UXQ_A035812_20220501T100021" / "IMG_DATA"
     image.mkdir(parents=True)
     for i, band in enumerate(S2_BANDS if level == "1C" else [band for band in S2_BANDS if band != "B10"]):
-        values = (noise("uint16", (1, 60, 70), i) % 9000 + 1000).astype(np.uint16)
+        values = (noise("uint16", (1, 60, 70), i) % 6000 + 4000).astype(np.uint16)
         ending = "" if level == "1C" else "_10m"
         make(
             image / f"T33UXQ_20220501T100021_{band}{ending}.jp2", values, driver="JP2OpenJPEG", reversible="YES", **UTM
@@ -213,6 +214,22 @@ def test_a_scene_of_any_form_fits_the_weights_that_restore_takes_for_it(form: st
     assert {name for name in restoring() if taken(name)} == weights
     if weights:
         assert choose_weights(source, options) == next(name for name in restoring() if name in weights)
+
+
+@pytest.mark.parametrize(("sensor", "told"), [("s2-l2a", True), ("s2-l1c", False)])
+def test_restore_tells_of_a_level_that_the_darkest_pixels_do_not_show(sensor: str, told: bool, tmp_path: Path) -> None:
+    def describe(file: object) -> None:
+        file.descriptions = ("B04", "B03", "B02")  # type: ignore[attr-defined]
+
+    air = np.array([400, 600, 900], np.uint16)[:, None, None] + (noise("uint16", (3, 60, 70)) % 900)
+    source = make(tmp_path / "scene.tif", air.astype(np.uint16), describe, **UTM)
+    assert "s2-thin" in {fit.weights for fit in which_weights(source, sensor=sensor) if fit.fits}
+    options = RestoreOptions(sensor=sensor, mask="auto")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", AttcrWarning)
+        with gdal(), open_job(source, Same(spec=TRUE_COLOUR), options):
+            pass
+    assert [("say `sensor=s2-l1c`" in str(one.message)) for one in caught] == [True] * told
 
 
 def test_pixels_much_larger_than_those_trained_on_are_mentioned(tmp_path: Path) -> None:

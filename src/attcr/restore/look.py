@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.bands.products import band_names, could_be_picture, find_bands
-from attcr.bands.sensors import RGB, Sensor, check_floats, check_values
+from attcr.bands.sensors import RGB, Sensor, check_floats, check_level, check_values
 from attcr.bands.spec import InputSpec
 from attcr.errors import AttcrWarning, ConfigError, SceneError
 from attcr.restore.options import RestoreOptions
@@ -101,11 +101,14 @@ def check_scene(scene: Scene, options: RestoreOptions, *, quiet: bool = False) -
     seen = [scene.valid(strip, top, blank=product.nodata) for strip, top in zip(strips, tops, strict=True)]
     values, valid = np.concatenate(strips, axis=1), np.concatenate(seen, axis=1)
     check_values(product, values, valid)
-    if options.sensor is None and could_be_picture(product, scene.hints, scene.names):
-        with warnings.catch_warnings():
-            if quiet:
-                warnings.simplefilter("ignore", AttcrWarning)
+    with warnings.catch_warnings():
+        if quiet:
+            warnings.simplefilter("ignore", AttcrWarning)
+        if options.sensor is None and could_be_picture(product, scene.hints, scene.names):
             check_floats(values, valid)
+        colours = find_bands(product, scene.names, ("blue", "red"))
+        if colours:
+            check_level(product, *(values[at][valid[at]] for at in colours))
 
 
 def _clouds(removes: Sequence[str]) -> str:
