@@ -111,15 +111,22 @@ FOUR = ("B02", "B03", "B04", "B08")
 
 
 def raster(
-    name: str, bands: tuple[str, ...], low: int = DARK, dtype: str = "uint16", scale: float = 1
+    name: str,
+    bands: tuple[str, ...],
+    low: int = DARK,
+    dtype: str = "uint16",
+    scale: float = 1,
+    values: np.ndarray | None = None,
 ) -> Callable[[Path], Path]:
     def describe(file: object) -> None:
         if any(bands):
             file.descriptions = bands  # type: ignore[attr-defined]
         file.scales = (scale,) * len(bands)  # type: ignore[attr-defined]
 
-    values = (noise("uint16", (len(bands), 60, 70)).astype(int) % 2000 + low).astype(dtype)
-    return lambda folder: make(folder / name, values, describe, photometric="MINISBLACK", **UTM)
+    if values is None:
+        values = noise("uint16", (len(bands), 60, 70)).astype(int) % 2000 + low
+    numbers = values.astype(dtype)
+    return lambda folder: make(folder / name, numbers, describe, photometric="MINISBLACK", **UTM)
 
 
 def band_files(folder: str, *names: str, low: int = DARK) -> Callable[[Path], Path]:
@@ -217,16 +224,18 @@ def test_a_scene_of_any_form_fits_the_weights_that_restore_takes_for_it(form: st
 
 
 @pytest.mark.parametrize(("sensor", "told"), [("s2-l2a", True), ("s2-l1c", False)])
-def test_restore_tells_of_a_level_that_the_darkest_pixels_do_not_show(sensor: str, told: bool, tmp_path: Path) -> None:
-    def describe(file: object) -> None:
-        file.descriptions = ("B04", "B03", "B02")  # type: ignore[attr-defined]
-
-    air = np.array([400, 600, 900], np.uint16)[:, None, None] + (noise("uint16", (3, 60, 70)) % 900)
-    source = make(tmp_path / "scene.tif", air.astype(np.uint16), describe, **UTM)
-    assert "s2-thin" in {fit.weights for fit in which_weights(source, sensor=sensor) if fit.fits}
-    options = RestoreOptions(sensor=sensor, mask="auto")
+@pytest.mark.parametrize("named", ["in the file", "by the user"])
+def test_restore_tells_of_a_level_that_the_darkest_pixels_do_not_show(
+    sensor: str, told: bool, named: str, tmp_path: Path
+) -> None:
+    bands = ("B04", "B03", "B02")
+    air = np.array([400, 600, 900])[:, None, None] + noise("uint16", (3, 60, 70)).astype(int) % 900
+    source = raster("scene.tif", bands if named == "in the file" else ("",) * 3, values=air)(tmp_path)
+    said = {"sensor": sensor, "bands": None if named == "in the file" else ",".join(bands)}
+    assert "s2-thin" in {fit.weights for fit in which_weights(source, **said) if fit.fits}  # type: ignore[arg-type]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", AttcrWarning)
+        options = RestoreOptions(**said, mask="auto")  # type: ignore[arg-type]
         with gdal(), open_job(source, Same(spec=TRUE_COLOUR), options):
             pass
     assert [("say `sensor=s2-l1c`" in str(one.message)) for one in caught] == [True] * told

@@ -78,13 +78,12 @@ def _fit(weights: str, spec: InputSpec, scene: Scene, options: RestoreOptions) -
     try:
         product = scene.product
         places = spec.match(product, scene.names, options.bands)
-        check_scene(scene.select([at for at in places if at is not None]), options, quiet=True)
+        taken = [(slot.name, at) for slot, at in zip(spec.bands, places, strict=True) if at is not None]
+        check_scene(scene.select([at for _, at in taken]), [name for name, _ in taken], options, quiet=True)
     except SceneError as error:
         return Fit(weights, False, str(error))
     told = band_names(product, scene.names)
-    bands = [
-        f"{slot.name} ({told[at] or at + 1})" for slot, at in zip(spec.bands, places, strict=True) if at is not None
-    ]
+    bands = [f"{name} ({told[at] or at + 1})" for name, at in taken]
     reason = f"removes {_clouds(spec.removes)} from {', '.join(bands)}."
     metres = _metres(scene)
     if metres and not spec.gsd[0] / 1.5 <= metres <= spec.gsd[1] * 1.5:
@@ -93,8 +92,11 @@ def _fit(weights: str, spec: InputSpec, scene: Scene, options: RestoreOptions) -
     return Fit(weights, True, reason)
 
 
-def check_scene(scene: Scene, options: RestoreOptions, *, quiet: bool = False) -> None:
-    """Refuse a scene whose values cannot be of its product, and warn where they hardly can, unless `quiet`."""
+def check_scene(scene: Scene, slots: Sequence[str], options: RestoreOptions, *, quiet: bool = False) -> None:
+    """Refuse a scene whose values cannot be of its product, and warn where they hardly can, unless `quiet`.
+
+    `slots` are the common names of its bands.
+    """
     product, height = scene.product, min(64, scene.height)
     tops = sorted({0, (scene.height - height) // 2, scene.height - height})
     strips = [scene.read(top, top + height) for top in tops]
@@ -106,9 +108,8 @@ def check_scene(scene: Scene, options: RestoreOptions, *, quiet: bool = False) -
             warnings.simplefilter("ignore", AttcrWarning)
         if options.sensor is None and could_be_picture(product, scene.hints, scene.names):
             check_floats(values, valid)
-        colours = find_bands(product, scene.names, ("blue", "red"))
-        if colours:
-            check_level(product, *(values[at][valid[at]] for at in colours))
+        if "blue" in slots and "red" in slots:
+            check_level(product, *(values[at][valid[at]] for at in (slots.index("blue"), slots.index("red"))))
 
 
 def _clouds(removes: Sequence[str]) -> str:

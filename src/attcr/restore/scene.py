@@ -359,7 +359,7 @@ def _check(job: Job) -> None:
             f"One strip of {scene.source} ({scene.width} pixels wide, {len(scene.bands)} bands) takes "
             f"{job.memory / 2**30:.1f} GiB and {limit / 2**30:.1f} GiB are allowed: use a smaller `tile`."
         )
-    check_scene(scene, job.options)
+    check_scene(scene, job.slots, job.options)
     _tell(job)
 
 
