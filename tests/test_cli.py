@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -14,6 +15,7 @@ from attcr import __version__
 from attcr.cli import app
 from attcr.data import DATASETS
 from attcr.weights import read_header
+from fake_scenes import UTM, make
 
 runner = CliRunner()
 
@@ -44,6 +46,8 @@ def test_info_prints_both_counts() -> None:
     assert "6,930,060" in output
     assert "53.34 G as the paper counts" in output
     assert "56.67 G with the triangular product" in output
+    assert "  419 MiB at the peak, to restore" in output
+    assert "  3,352 MiB kept for one image, to train" in output
 
 
 def test_info_as_json_can_be_read() -> None:
@@ -98,3 +102,14 @@ def test_an_error_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     assert answer.stderr.startswith("attcr: ")
     assert answer.stderr.count("\n") == 1
     assert not (tmp_path / "out.safetensors").exists()
+
+
+def test_weights_for_a_scene_are_told_with_its_bands_and_a_reason_for_all_once(tmp_path: Path) -> None:
+    path = make(tmp_path / "four.tif", np.full((4, 16, 16), 2000, np.uint16), photometric="MINISBLACK", **UTM)
+    untold = runner.invoke(app, ["weights", "--for", str(path)]).output
+    assert untold.startswith(f"No published weights fit. {path} holds uint16 values and does not say of which product")
+    assert untold.count("\n") == 1
+    said = ["--sensor", "s2-l2a", "--bands", "B02,B03,B04,B08"]
+    told = runner.invoke(app, ["weights", "--for", str(path), *said]).output.splitlines()
+    assert told[0] == "s2-thin: fits. Removes thin cloud from blue (1), green (2), red (3), nir (4)."
+    assert told[2].startswith("rice2-small: does not fit. The scene is s2-l2a")

@@ -7,7 +7,9 @@ import pytest
 
 from attcr.bands.products import (
     COMMON_WAVELENGTHS,
+    as_stored,
     band_names,
+    candidates,
     could_be_picture,
     find_band,
     find_bands,
@@ -87,6 +89,108 @@ def test_a_product_is_known_by_its_name_or_its_tags(
 )
 def test_what_does_not_say_its_product_is_left_to_the_user(hints: dict[str, str]) -> None:
     assert recognise(hints, "uint16", [1.0], [0.0]) is None
+
+
+FOUR = ("B02", "B03", "B04", "B08")
+L1C_BANDS = ("B01", "B02", "B03", "B04", "B05", "B06", "B07", "B08", "B8A", "B09", "B10", "B11", "B12")
+EITHER_1C, EITHER_2A = ("s2-l1c", "s2-l1c-n0400"), ("s2-l2a", "s2-l2a-n0400")
+
+
+@pytest.mark.parametrize(
+    ("name", "bands", "dark", "products"),
+    [
+        # ESA's name without its baseline: values or, else, the day tell whether 1000 was added.
+        ("S2A_MSIL2A_20220902T142701_T20LMR.tif", FOUR, False, ("s2-l2a-n0400",)),
+        ("S2A_MSIL2A_20220125T142701.tif", (), False, ("s2-l2a-n0400",)),
+        ("S2A_MSIL2A_20220124T142701.tif", (), False, EITHER_2A),
+        ("S2A_MSIL1C_20220124T142701.tif", (), False, EITHER_1C),
+        ("S2A_MSIL2A_20220902T142701.tif", FOUR, True, ("s2-l2a",)),
+        ("S2A_MSIL2A_20210902T142701.tif", FOUR, True, ("s2-l2a",)),
+        ("S2A_MSIL2A_20220902T142701_N0400_R053.tif", FOUR, True, ("s2-l2a-n0400",)),  # its baseline rules
+        ("a/L1C_T20LMR_A037574_20220902T142704/IMG_DATA/B04.jp2", ("B04",), False, ("s2-l1c-n0400",)),
+        ("L2A_T20LMR_20170902T142701_B04_10m.jp2", ("B04",), True, ("s2-l2a",)),
+        # Earth Search may have taken the 1000 out, whatever the day.
+        ("S2A_20LMR_20220902_0_L2A/B04.tif", ("B04",), False, EITHER_2A),
+        ("S2A_20LMR_20220902_0_L2A/B04.tif", ("B04",), True, ("s2-l2a",)),
+        # ESA's band files end in a size where they are L2A.
+        ("T20LMR_20220902T142701_B04_10m.jp2", ("B04",), False, ("s2-l2a-n0400",)),
+        ("T20LMR_20220902T142701_B04.jp2", ("B04",), False, ("s2-l1c-n0400",)),
+        ("T33UXQ_20210410T100021_B04_60m.jp2", ("B04", "scl"), True, ("s2-l2a",)),
+        ("T33UXQ_20210410T100021_B04_60m.jp2", ("B04", "scl"), False, EITHER_2A),
+        ("T33UXQ_20210410T100021_B04.jp2", ("B04", "scl"), True, ("s2-l1c", "s2-l2a")),  # they contradict each other
+        ("T33UXQ_20210410T100021_B02_B03.jp2", (), True, ()),
+        # Bands that only one level has.
+        ("B04.jp2", ("B04", "scl"), True, ("s2-l2a",)),
+        ("gee.tif", ("B2", "B3", "B4", "B8A", "SCL"), True, ("s2-l2a",)),
+        ("all.tif", L1C_BANDS, True, ("s2-l1c",)),
+        ("all.tif", L1C_BANDS, False, EITHER_1C),
+        ("all.tif", tuple(f"{band}, central wavelength" for band in L1C_BANDS), True, ("s2-l1c",)),
+        ("all.tif", tuple(band for band in L1C_BANDS if band != "B10"), True, ("s2-l2a",)),
+        ("some.tif", tuple(band for band in L1C_BANDS if band not in ("B10", "B01")), True, ("s2-l1c", "s2-l2a")),
+        ("four.tif", FOUR, True, ("s2-l1c", "s2-l2a")),
+        ("four.tif", FOUR, False, (*EITHER_1C, *EITHER_2A)),
+        ("landsat.tif", ("B2", "B3", "B4", "B10"), True, ()),
+        ("planet.tif", ("blue", "green", "red", "nir"), True, ()),
+        ("unnamed.tif", ("", "", "", ""), True, ()),
+        # Names of Landsat that were shortened, and band names that only one product has.
+        ("LC08_L2SP_190025_20210620.tif", (), False, ("landsat-c2-l2",)),
+        ("LT05_L2SP_190025_20050620.tif", (), False, ("landsat-tm-c2-l2",)),
+        ("LC09_L1TP_190025_20220620.tif", (), False, ("landsat-c2-l1",)),
+        ("LC08_L1TP_190025_20160620.tif", (), False, ()),  # of Collection 1, maybe
+        ("LC08_L1TP_195025_20160805_20170221_01_T1.tif", ("SR_B6",), False, ()),
+        ("gee.tif", ("SR_B4", "SR_B6"), False, ("landsat-c2-l2",)),
+        ("landsat/SR_B6.TIF", ("B6",), False, ("landsat-c2-l2",)),
+        ("gee.tif", ("SR_B4", "SR_B5"), False, ()),  # red and infrared of 8 and 9, or infrared of 5 and 7
+        ("a.tif", ("USR_B6", "SR_B61"), False, ()),
+    ],
+)
+def test_a_scene_can_be_of_no_more_products_than_it_says(
+    name: str, bands: tuple[str, ...], dark: bool, products: tuple[str, ...]
+) -> None:
+    found = candidates({"name": name}, "uint16", [1.0], [0.0], bands, lambda: dark)
+    assert tuple(product.name for product in found) == products
+
+
+def test_bands_tell_of_sentinel_2_only_in_its_own_type() -> None:
+    assert candidates({}, "int16", [1.0], [0.0], L1C_BANDS, lambda: True) == ()  # HLS, whose B10 is of the surface too
+
+
+def test_tags_rule_over_names_of_bands_and_a_level_alone_does_not_make_sentinel_2() -> None:
+    told = {"PROCESSING_LEVEL": "Level-2A"}
+    assert candidates(told, "uint16", [1.0], [0.0], L1C_BANDS, lambda: True) == (SENTINEL2_L2A,)
+    assert candidates(told, "uint16", [1.0], [0.0], ("red", "nir"), lambda: True) == ()
+    applied = {**told, "offset_applied": "true"}
+    assert candidates(applied, "uint16", [1.0], [0.0], FOUR) == (SENTINEL2_L2A,)
+    assert len(candidates({**told, "offset_applied": "false"}, "uint16", [1.0], [0.0], FOUR)) == 2
+
+
+def test_values_are_looked_at_only_where_names_and_tags_leave_it_open() -> None:
+    def fail() -> bool:
+        raise AssertionError
+
+    for name, kind in (("N0400.tif", "float32"), ("S2A_MSIL2A_20220902T142701_N0400.tif", "uint16"), ("x", "uint16")):
+        candidates({"name": name}, kind, [1.0], [0.0], (), fail)
+    candidates({"name": "S2A_MSIL2A_20220902T142701.tif"}, "uint16", [1e-4], [0.0], (), fail)
+
+
+def test_a_scale_of_the_file_settles_what_the_day_leaves_open() -> None:
+    (found,) = candidates({"name": "S2A_MSIL2A_20210902T142701.tif"}, "uint16", [1e-4], [-0.1])
+    assert (found.product, found.scale, found.offset, found.surface) == ("s2-l2a", 1e-4, -0.1, True)
+    (found,) = candidates({"name": "four.tif"}, "uint16", [1e-4], [-0.1], FOUR)
+    assert (found.product, found.surface) == ("reflectance", None)
+
+
+def test_reflectance_that_the_user_names_is_scaled_by_the_file_or_in_ten_thousandths() -> None:
+    def of(dtype: str, scale: float = 1.0, offset: float = 0.0, sensor: Sensor = REFLECTANCE) -> tuple[float, float]:
+        stored = as_stored(sensor, dtype, [scale] * 2, [offset] * 2)
+        assert (stored.name, stored.product) == (sensor.name, sensor.product)
+        return stored.scale, stored.offset
+
+    assert of("float32", 2.0) == (1, 0)
+    assert of("uint16") == of("int16") == of("int32") == (1e-4, 0)
+    assert of("uint16", 2e-5, -0.1) == of("uint8", 2e-5, -0.1) == (2e-5, -0.1)
+    assert of("uint8") == (1, 0)  # which is refused
+    assert of("uint16", 2e-5, -0.1, SENTINEL2_L2A) == (1e-4, 0)
 
 
 def test_bytes_are_a_picture_and_floats_reflectance_whatever_the_name() -> None:

@@ -23,6 +23,7 @@ from attcr.bands.sensors import (
     ModelRange,
     Sensor,
     check_floats,
+    check_level,
     check_values,
     into_dtype,
 )
@@ -232,6 +233,14 @@ def test_values_that_end_where_the_sensors_cannot_are_refused(name: str, top: fl
         check_values(sensor, values, everywhere(values))
 
 
+def test_integers_that_are_no_ten_thousandths_of_reflectance_are_refused() -> None:
+    sensor = replace(REFLECTANCE, scale=1e-4, offset=-0.1)
+    values = np.full((1, 4, 4), 21000, "uint16")
+    check_values(sensor, values, everywhere(values))
+    with pytest.raises(SceneError, match=r"go up to 21100, which is reflectance 2\.0 at 0\.0001 each: .*gdal_edit"):
+        check_values(sensor, values + 100, everywhere(values))
+
+
 def test_one_outlier_in_many_values_says_nothing() -> None:
     values = np.full((1, 100, 100), 0.2, "float32")
     values[0, 0, :5] = 1000
@@ -253,6 +262,46 @@ def test_more_than_half_below_reflectance_0_is_refused() -> None:
     check_values(SENTINEL2_L2A, values, everywhere(values))
     values[0, 0, :9] = 1000  # reflectance 0 itself
     check_values(SENTINEL2_L2A_N0400, values, everywhere(values))
+
+
+@pytest.mark.parametrize(
+    ("name", "blue", "red", "told"),
+    [
+        ("s2-l1c", 510, 300, None),
+        ("s2-l1c", 490, 300, r"blue of the scene is 0\.049 and the darkest red 0\.030 as s2-l1c, .* `sensor=s2-l2a`"),
+        ("s2-l1c-n0400", 1490, 1300, r"more like s2-l2a-n0400\. .* `sensor=s2-l2a-n0400`"),
+        ("s2-l1c-n0400", 1510, 1300, None),
+        ("s2-l2a", 1000, 660, None),
+        ("s2-l2a", 1000, 640, "`sensor=s2-l1c`"),
+        ("s2-l2a", 590, 300, None),
+        ("s2-l2a", 610, 300, "`sensor=s2-l1c`"),
+        ("s2-l2a-n0400", 1610, 1300, "`sensor=s2-l1c-n0400`"),
+        ("s2-l2a-n0400", 1500, 910, None),
+        ("s2-l2a-n0400", 1500, 890, r"red is below reflectance -0\.01 as s2-l2a-n0400: its offset of -0\.1 .*s2-l2a`"),
+        ("landsat-c2-l2", 20000, 12000, None),
+    ],
+)
+def test_another_level_than_the_darkest_blue_and_red_show_is_told(
+    name: str, blue: int, red: int, told: str | None
+) -> None:
+    dark = [np.full(1000, number, "uint16") for number in (blue, red)]
+    for plane, share in zip(dark, (0.98, 0.89), strict=True):
+        plane[: round(share * 1000)] = 3000  # 2 % of blue and 11 % of red are as dark
+    if told is None:
+        check_level(SENSORS[name], *dark)
+        return
+    with pytest.warns(AttcrWarning, match=told):
+        check_level(SENSORS[name], *dark)
+
+
+def test_no_level_is_told_from_the_few_darkest_pixels_or_from_none() -> None:
+    blue = np.full(1000, 900, "uint16")
+    blue[:9] = 100
+    check_level(SENSORS["s2-l1c"], blue, blue)
+    red = np.full(1000, 1500, "uint16")
+    red[:99] = 500
+    check_level(SENSORS["s2-l2a-n0400"], red, red)
+    check_level(SENSORS["s2-l1c"], blue[:0], blue[:0])
 
 
 def test_only_valid_values_are_judged() -> None:

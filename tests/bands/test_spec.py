@@ -24,6 +24,7 @@ from attcr.bands.sensors import (
     Sensor,
 )
 from attcr.bands.spec import (
+    ANY_BANDS,
     PRODUCTS,
     RICE2,
     SEN12MSCR,
@@ -306,8 +307,27 @@ def test_weights_without_band_names_take_as_many_by_position() -> None:
         spec.match(REFLECTANCE, ["", "", ""])
 
 
+def test_names_are_given_to_bands_that_have_none() -> None:
+    assert TRUE_COLOUR.match(REFLECTANCE, [""] * 4, ["blue", "green", "red", "nir"]) == [2, 1, 0]
+    assert TRUE_COLOUR.match(SENTINEL2_L2A, [""] * 3, ["B04", "B03", "B02"]) == [0, 1, 2]
+    with pytest.raises(SceneError, match="Band B04 is not among the scene's 4 bands"):
+        TRUE_COLOUR.match(SENTINEL2_L2A, [""] * 4, ["B04", "B03", "B02"])
+    four = dict(zip(S2_COMMON, ANY_BANDS.match(SENTINEL2_L2A, [""] * 4, ["B02", "B03", "B04", "B08"]), strict=True))
+    assert {name: at for name, at in four.items() if at is not None} == {"blue": 0, "green": 1, "red": 2, "nir": 3}
+
+
+def test_of_optional_bands_some_may_be_asked_for() -> None:
+    places = ANY_BANDS.match(SENTINEL2_L2A, ["B02", "B03", "B04", "B8A"], ["B04", "2"])
+    assert {name: at for name, at in zip(S2_COMMON, places, strict=True) if at is not None} == {"green": 1, "red": 2}
+    with pytest.raises(SceneError, match=r"and 2 of `bands` is none of these: leave it out or, if"):
+        ANY_BANDS.match(SENTINEL2_L2A, ["B04", "angle"], ["1", "2"])
+    with pytest.raises(SceneError, match=r"and 3 1 of `bands` is none of these"):
+        ANY_BANDS.match(SENTINEL2_L2A, [""] * 4, ["3", "1"])
+
+
 def test_the_users_own_choice_rules() -> None:
-    assert TRUE_COLOUR.match(REFLECTANCE, [""] * 4, ["3", "2", "1"]) == [2, 1, 0]
+    for count in (3, 4):
+        assert TRUE_COLOUR.match(REFLECTANCE, [""] * count, ["3", "2", "1"]) == [2, 1, 0]
     assert TRUE_COLOUR.match(SENTINEL2_L2A, [""] * 12, ["B12", "B8A", "red"]) == [11, 8, 3]
     assert RICE2.match(RGB8, ["red", "green", "blue"], ["1", "2", "3"]) == [0, 1, 2]
     with pytest.raises(SceneError, match="is s2-l2a and the weights take rgb8, picture"):

@@ -366,6 +366,22 @@ def test_doubtful_pairs_far_apart_are_looked_at_in_bounded_memory(tmp_path: Path
     assert peak < 150e6
 
 
+def test_the_farthest_neighbour_either_way_is_looked_at_and_none_beyond(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Image.fromarray(noise(0)).save(tmp_path / "any.png")
+    listing = Listing([str(n) for n in range(21)], np.zeros(21, np.int8), lambda index, side: tmp_path / "any.png")
+    monkeypatch.setattr("attcr.data.audit.NEIGHBOURS", 4)
+    monkeypatch.setattr("attcr.data.audit.shows_through", lambda *_: 0.9)
+    for partner, kind in ((5, "unconfirmed"), (6, "mismatched"), (14, "mismatched"), (15, "unconfirmed")):
+        looks = Looks(21, 2, (0, 1, 2), tmp_path / "thumbnails")
+        looks.seen[:], looks.shows[:] = True, 1
+        looks.shows[10] = 0
+        looks.thumb[:] = np.random.default_rng(0).integers(-99, 99, looks.thumb.shape, np.int8)
+        looks.thumb[10, 0] = looks.thumb[partner, 1]
+        assert [finding.kind for finding in _mismatched(listing, looks)] == [kind]
+
+
 def test_runs_end_where_they_are_long_or_far() -> None:
     indices = np.array([3, 4, 5, 6, 20, 29, 30, 50])
     runs = [run.tolist() for run in _runs(indices, 3, 10)]

@@ -41,6 +41,29 @@ def test_a_gap_covers_the_part_asked_for() -> None:
     assert abs(gap.mean() - 0.4) < 0.001
 
 
+class Dots:
+    """Stands for a generator whose planes are 0 but for two dots in one of them, the first twice the second."""
+
+    def __init__(self, plane: int) -> None:
+        self.left = plane
+
+    def normal(self, size: tuple[int, int]) -> np.ndarray:
+        drawn = np.zeros(size)
+        if self.left == 0:
+            drawn[size[0] // 2, [size[1] // 4, 3 * size[1] // 4]] = 2, 1
+        self.left -= 1
+        return drawn
+
+
+@pytest.mark.parametrize(("plane", "width", "cover"), [(0, 10.0, 0.1), (1, 3.5, 0.01)])
+def test_a_gap_has_wide_forms_of_a_14th_of_the_image_and_edges_of_a_40th(
+    plane: int, width: float, cover: float
+) -> None:
+    gap = draw_gap((140, 280), cover, Dots(plane))  # type: ignore[arg-type]
+    # Where exp(-r^2 / 2 w^2) falls from 2 and from 1 to one level, r^2 differs by 2 w^2 log 2.
+    assert gap[:, :140].sum() - gap[:, 140:].sum() == pytest.approx(2 * np.pi * width**2 * np.log(2), rel=0.15)
+
+
 def test_a_folder_of_dates_is_scored_inside_the_gaps_by_every_method(dates: Path, tmp_path: Path) -> None:
     command = ["evaluate", "--data", "dates", "--root", str(dates), "--protocol", "gap-fill", "--out", str(tmp_path)]
     run = CliRunner().invoke(app, [*command, "--pair", "2020-01-01,2020-01-11", "--pair", "2020-01-01,2020-03-01"])

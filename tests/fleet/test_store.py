@@ -1,5 +1,6 @@
 """Where results go: what is published once, and what the dead leave."""
 
+import http.server
 import os
 import signal
 import threading
@@ -86,3 +87,29 @@ def test_the_scratch_of_a_bucket_is_private(tmp_path: Path, monkeypatch: pytest.
     with store.open_scratch() as scratch:
         assert scratch.folder.parent == tmp_path / f"attcr-fleet-{os.getuid()}"
         assert scratch.folder.parent.stat().st_mode & 0o777 == 0o700
+
+
+class NoBucket(http.server.BaseHTTPRequestHandler):
+    """Answers a listing as S3 does where there is no bucket."""
+
+    def do_GET(self) -> None:
+        told = b"<Error><Code>NoSuchBucket</Code><Message>The specified bucket does not exist</Message></Error>"
+        self.send_response(404)
+        self.send_header("Content-Length", str(len(told)))
+        self.end_headers()
+        self.wfile.write(told)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_listing_a_bucket_that_is_not_there_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), NoBucket) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        settings = {"ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}", "ALLOW_HTTP": "true"}
+        for name, value in {**settings, "ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b", "REGION": "us-east-1"}.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        with pytest.raises(FleetError) as error:
+            list(Store("s3://nowhere/out").names("items"))
+        server.shutdown()
+    assert str(error.value) == "s3://nowhere/out: there is no such bucket. Make it, or give another output."

@@ -109,6 +109,16 @@ def test_gaps_smaller_than_half_a_cell_count_where_there_are_no_others() -> None
     assert np.argwhere(evidence_of(ground(), ground(), gap).gap_cells()).tolist() == [[4, 4]]
 
 
+def test_of_a_single_row_of_cells_columns_are_left() -> None:
+    gap = np.zeros((16, 256), bool)
+    gap[:, 64:192] = True
+    choices = [
+        np.flatnonzero(hidden[0]).tolist()
+        for hidden in evidence_of(ground(16, 256), ground(16, 256), gap).hidden_cells()
+    ]
+    assert choices == [[12, 13, 14, 15], [14, 15], [12, 13, 14]]
+
+
 def test_as_much_clear_ground_as_is_hidden_is_left() -> None:
     evidence = evidence_of(ground(192, 256), ground(192, 256), np.arange(192)[:, None] + np.zeros(256) < 80)
     clear = evidence.sums[0] == 256

@@ -1,7 +1,9 @@
-"""Six kinds of scene are told which weights fit them, and where their clouds are."""
+"""Scenes of all forms are told which weights fit them, and where their clouds are."""
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,8 +11,12 @@ import rasterio.shutil
 
 import attcr
 from attcr.bands.spec import TRUE_COLOUR
-from attcr.errors import ConfigError, SceneError
+from attcr.errors import AttcrWarning, ConfigError, SceneError
 from attcr.restore import Fit, RestoreOptions, choose_weights, restore_scene, which_weights
+from attcr.restore.scene import open_job
+from attcr.scenes.dataset import gdal
+from attcr.scenes.open import open_scene
+from attcr.weights import restoring
 from fake_scenes import UTM, Same, make, noise, read
 
 S2_BANDS = ("B01", "B02", "B03", "B04", "B05", "B06", "B07", "B08", "B8A", "B09", "B10", "B11", "B12")
@@ -25,7 +31,7 @@ def safe_folder(folder: Path, level: str) -> Path:
     image = made / "GRANULE" / f"L{level}_T33UXQ_A035812_20220501T100021" / "IMG_DATA"
     image.mkdir(parents=True)
     for i, band in enumerate(S2_BANDS if level == "1C" else [band for band in S2_BANDS if band != "B10"]):
-        values = (noise("uint16", (1, 60, 70), i) % 9000 + 1000).astype(np.uint16)
+        values = (noise("uint16", (1, 60, 70), i) % 6000 + 4000).astype(np.uint16)
         ending = "" if level == "1C" else "_10m"
         make(
             image / f"T33UXQ_20220501T100021_{band}{ending}.jp2", values, driver="JP2OpenJPEG", reversible="YES", **UTM
@@ -69,12 +75,11 @@ def verdicts(fits: list[Fit]) -> dict[str, bool]:
         pytest.param(lambda folder: safe_folder(folder, "1C"), "red (B04), green (B03), blue (B02)", id="SAFE L1C"),
         pytest.param(lambda folder: safe_folder(folder, "2A"), "red (B04), green (B03), blue (B02)", id="SAFE L2A"),
         pytest.param(landsat_folder, "red (B4), green (B3), blue (B2)", id="Landsat C2 L2"),
-        pytest.param(four_bands, "red (B04), green (B03), blue (B02)", id="four named bands"),
         pytest.param(picture, "red (red), green (green), blue (blue)", id="8-bit picture"),
         pytest.param(reflectance, "red (red), green (green), blue (blue)", id="float reflectance"),
     ],
 )
-def test_six_kinds_of_scene_are_told_which_weights_fit(
+def test_five_kinds_of_scene_are_told_which_weights_fit(
     tmp_path: Path, build: Callable[[Path], Path], bands: str
 ) -> None:
     source = build(tmp_path)
@@ -95,11 +100,145 @@ def test_where_the_product_is_not_told_the_remedy_is(tmp_path: Path) -> None:
         {fit.weights: fit.reason for fit in fits}
         for fits in (which_weights(source), which_weights(source, sensor="s2-l2a"))
     )
-    assert "name it with `sensor` (s2-l1c, " in untold["rgb-thin"]
-    assert "`sensor`" not in told["rgb-thin"]
-    assert untold["s2-thin"].startswith("The weights take s2-l1c, s2-l2a, ")
-    assert "name it with `sensor` (s2-l1c, " in untold["s2-thin"]
+    assert "name it with `sensor`, one of s2-l1c, s2-l1c-n0400, s2-l2a, s2-l2a-n0400 (" in untold["rgb-thin"]
+    assert set(untold.values()) == {untold["rgb-thin"]}
     assert told["s2-thin"].startswith("removes thin cloud from blue (B02), green (B03), red (B04), nir (B08).")
+
+
+DARK, LIGHT = 200, 1200
+"""The smallest digital number: below 1000, it was not added."""
+FOUR = ("B02", "B03", "B04", "B08")
+
+
+def raster(
+    name: str,
+    bands: tuple[str, ...],
+    low: int = DARK,
+    dtype: str = "uint16",
+    scale: float = 1,
+    values: np.ndarray | None = None,
+) -> Callable[[Path], Path]:
+    def describe(file: object) -> None:
+        if any(bands):
+            file.descriptions = bands  # type: ignore[attr-defined]
+        file.scales = (scale,) * len(bands)  # type: ignore[attr-defined]
+
+    if values is None:
+        values = noise("uint16", (len(bands), 60, 70)).astype(int) % 2000 + low
+    numbers = values.astype(dtype)
+    return lambda folder: make(folder / name, numbers, describe, photometric="MINISBLACK", **UTM)
+
+
+def band_files(folder: str, *names: str, low: int = DARK) -> Callable[[Path], Path]:
+    def build(root: Path) -> Path:
+        (root / folder).mkdir()
+        for i, name in enumerate(names):
+            make(root / folder / name, (noise("uint16", (1, 60, 70), i) % 2000 + low).astype(np.uint16), **UTM)
+        return root / folder
+
+    return build
+
+
+FORMS: dict[str, tuple[Callable[[Path], Path], dict[str, Any], str | None, set[str]]] = {
+    # How it comes, what is said with it, which product it is, and which weights fit.
+    "SAFE L1C": (lambda folder: safe_folder(folder, "1C"), {}, "s2-l1c-n0400", {"s2-thin", "rgb-thin"}),
+    "SAFE L2A": (lambda folder: safe_folder(folder, "2A"), {}, "s2-l2a-n0400", {"s2-thin", "rgb-thin"}),
+    "ESA's name": (
+        raster("S2A_MSIL2A_20220902T142701_N0400_R053_T20LMR.tif", FOUR, LIGHT),
+        {}, "s2-l2a-n0400", {"s2-thin", "rgb-thin"},
+    ),
+    "ESA's name, no baseline": (
+        raster("S2A_MSIL2A_20220902T142701_T20LMR.tif", FOUR, LIGHT), {}, "s2-l2a-n0400", {"s2-thin", "rgb-thin"},
+    ),
+    "ESA's name, harmonised": (
+        raster("S2A_MSIL2A_20220902T142701_T20LMR.tif", FOUR), {}, "s2-l2a", {"s2-thin", "rgb-thin"},
+    ),
+    "ESA's name, 2021": (raster("S2A_MSIL2A_20210902T142701_T20LMR.tif", FOUR, LIGHT), {}, None, set()),
+    "ESA's name, values of another product": (
+        raster("S2A_MSIL2A_20220902T142701_N0400_R053_T20LMR.tif", FOUR, -1200, "int16"), {}, "s2-l2a-n0400", set(),
+    ),
+    "band files of L2A": (
+        band_files("r10m", *(f"T20LMR_20220902T142701_{band}_10m.tif" for band in FOUR), low=LIGHT),
+        {}, "s2-l2a-n0400", {"s2-thin", "rgb-thin"},
+    ),
+    "one band file": (
+        raster("T20LMR_20220902T142701_B04_10m.tif", ("",), LIGHT), {}, "s2-l2a-n0400", {"s2-thin"},
+    ),
+    "bare bands and SCL": (band_files("bare", "B02.tif", "B03.tif", "B04.tif", "SCL.tif"), {}, "s2-l2a",
+        {"s2-thin", "rgb-thin"}),
+    "bare bands": (band_files("bare", "B02.tif", "B03.tif", "B04.tif"), {}, None, set()),
+    "13 named bands": (raster("13.tif", S2_BANDS), {}, "s2-l1c", {"s2-thin", "rgb-thin"}),
+    "4 named bands": (raster("four.tif", FOUR), {}, None, set()),
+    "4 named bands of a product": (
+        raster("four.tif", FOUR), {"sensor": "s2-l2a"}, "s2-l2a", {"s2-thin", "rgb-thin"},
+    ),
+    "4 unnamed bands": (raster("four.tif", ("",) * 4), {}, None, set()),
+    "4 unnamed bands of a product": (raster("four.tif", ("",) * 4), {"sensor": "s2-l2a"}, "s2-l2a", set()),
+    "4 unnamed bands, named": (
+        raster("four.tif", ("",) * 4), {"sensor": "s2-l2a", "bands": "B02,B03,B04,B08"}, "s2-l2a",
+        {"s2-thin", "rgb-thin"},
+    ),
+    "4 unnamed bands, numbered": (
+        raster("four.tif", ("",) * 4), {"sensor": "s2-l2a", "bands": "3,2,1"}, "s2-l2a", {"rgb-thin"},
+    ),
+    "Landsat": (landsat_folder, {}, "landsat-c2-l2", {"s2-thin", "rgb-thin"}),
+    "Landsat, a short name": (
+        raster("LC08_L2SP_190025_20210620.tif", ("B2", "B3", "B4"), 8000), {}, "landsat-c2-l2", {"s2-thin", "rgb-thin"},
+    ),
+    "Planet": (raster("3B_AnalyticMS_SR.tif", ("blue", "green", "red", "nir")), {}, None, set()),
+    "Planet as reflectance": (
+        raster("3B_AnalyticMS_SR.tif", ("blue", "green", "red", "nir")), {"sensor": "reflectance"}, "reflectance",
+        {"rgb-thin"},
+    ),
+    "a drone's 32768ths": (
+        raster("drone.tif", ("blue", "green", "red"), 30000), {"sensor": "reflectance"}, "reflectance", set(),
+    ),
+    "a drone's 32768ths with their scale": (
+        raster("drone.tif", ("blue", "green", "red"), 30000, scale=1 / 32768), {}, "scaled by its tags", {"rgb-thin"},
+    ),
+    "a picture": (picture, {}, "rgb8", {"rgb-thin"}),
+    "floats": (reflectance, {}, "reflectance", {"rgb-thin"}),
+    "floats in digital numbers": (raster("four.tif", FOUR, DARK, "float32"), {}, "reflectance", set()),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::attcr.errors.AttcrWarning")
+@pytest.mark.parametrize("form", FORMS)
+def test_a_scene_of_any_form_fits_the_weights_that_restore_takes_for_it(form: str, tmp_path: Path) -> None:
+    build, said, product, weights = FORMS[form]
+    source, options = build(tmp_path), RestoreOptions(**said, mask="auto")
+
+    def taken(name: str) -> bool:
+        try:
+            with gdal(), open_job(source, Same(spec=restoring()[name].spec), options):
+                return True
+        except SceneError:
+            return False
+
+    with gdal(), open_scene(source, sensor=options.named_sensor()) as scene:
+        assert (scene.known_product.name if scene.known_product else None) == product
+    assert {fit.weights for fit in which_weights(source, **said) if fit.fits} == weights
+    assert {name for name in restoring() if taken(name)} == weights
+    if weights:
+        assert choose_weights(source, options) == next(name for name in restoring() if name in weights)
+
+
+@pytest.mark.parametrize(("sensor", "told"), [("s2-l2a", True), ("s2-l1c", False)])
+@pytest.mark.parametrize("named", ["in the file", "by the user"])
+def test_restore_tells_of_a_level_that_the_darkest_pixels_do_not_show(
+    sensor: str, told: bool, named: str, tmp_path: Path
+) -> None:
+    bands = ("B04", "B03", "B02")
+    air = np.array([400, 600, 900])[:, None, None] + noise("uint16", (3, 60, 70)).astype(int) % 900
+    source = raster("scene.tif", bands if named == "in the file" else ("",) * 3, values=air)(tmp_path)
+    said = {"sensor": sensor, "bands": None if named == "in the file" else ",".join(bands)}
+    assert "s2-thin" in {fit.weights for fit in which_weights(source, **said) if fit.fits}  # type: ignore[arg-type]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", AttcrWarning)
+        options = RestoreOptions(**said, mask="auto")  # type: ignore[arg-type]
+        with gdal(), open_job(source, Same(spec=TRUE_COLOUR), options):
+            pass
+    assert [("say `sensor=s2-l1c`" in str(one.message)) for one in caught] == [True] * told
 
 
 def test_pixels_much_larger_than_those_trained_on_are_mentioned(tmp_path: Path) -> None:

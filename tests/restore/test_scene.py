@@ -528,8 +528,7 @@ def l2a(shared_data: Path) -> Path:
 
 @pytest.mark.filterwarnings("ignore:These weights do not restore B8A:")
 def test_the_real_l2a_band_files_go_through_with_their_scl(l2a: Path, tmp_path: Path) -> None:
-    settings = RestoreOptions(sensor="s2-l2a", mask="scl")
-    result = restore_scene(l2a, tmp_path / "out.tif", Counting(0.8, spec=ANY_CLOUD), options=settings)
+    result = restore_scene(l2a, tmp_path / "out.tif", Counting(0.8, spec=ANY_CLOUD))
     before = np.stack([read(next(l2a.glob(f"*_{band}_60m.jp2")))[0] for band in ("B02", "B03", "B04")])
     *after, infrared = read(tmp_path / "out.tif")
     after = np.stack(after)
@@ -546,8 +545,7 @@ def test_the_real_l2a_band_files_go_through_with_their_scl(l2a: Path, tmp_path: 
     with rasterio.open(tmp_path / "out.tif") as out, rasterio.open(next(l2a.glob("*_B02_60m.jp2"))) as came:
         assert (out.crs, out.transform, out.shape) == (came.crs, came.transform, came.shape)
     assert cog_validate(tmp_path / "out.tif", quiet=True)[0]
-    with pytest.raises(SceneError, match="`sensor`"):
-        restore_scene(l2a, tmp_path / "other.tif", Same(spec=TRUE_COLOUR))
+    assert json.loads(result.item.read_text())["properties"]["attcr:sensor"] == "s2-l2a"
 
 
 def test_the_real_l1c_mosaic_needs_radar_or_weights_without(shared_data: Path, tmp_path: Path) -> None:

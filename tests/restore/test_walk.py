@@ -222,6 +222,32 @@ def test_an_old_item_is_gone_before_the_first_new_pixels_have_their_names(
     assert not result.item.exists()
 
 
+class WithRadar(Watching):
+    """Keeps what it saw and gives the bands back."""
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        self.seen = x
+        return x[:, 2:]
+
+
+def test_radar_comes_in_the_networks_range_and_its_holes_get_the_mean(tmp_path: Path) -> None:
+    source = make(tmp_path / "scene.tif", np.full((13, 16, 16), 2000, np.uint16), **UTM)
+    decibels = np.stack([np.full((16, 16), -10), np.full((16, 16), -40)]).astype(np.float32)
+    decibels[0, :8], decibels[1, :8] = -5, -7
+    decibels[0, 15, 15] = np.nan
+    radar = make(tmp_path / "radar.tif", decibels, **UTM)
+    watching = WithRadar(spec=SEN12MSCR)
+    settings = RestoreOptions(sensor="s2-l1c", mask="none", sar=str(radar))
+    restore_scene(source, tmp_path / "out.tif", watching, options=settings)
+    assert watching.seen is not None
+    vv, vh = watching.seen[0, :2]  # -25 to 0 dB and -35 to 0 dB become 0 to 2
+    assert vv[0] == pytest.approx(1.6)
+    assert vv[15, :15] == pytest.approx(1.2)
+    assert vv[15, 15] == pytest.approx((128 * 1.6 + 127 * 1.2) / 255)
+    assert vh[0] == pytest.approx(1.6)
+    assert (vh[15] == 0).all()
+
+
 def test_radar_of_another_number_of_bands_is_refused(tmp_path: Path) -> None:
     source = make(tmp_path / "scene.tif", np.full((13, 16, 16), 2000, np.uint16), **UTM)
     radar = make(tmp_path / "radar.tif", np.full((1, 16, 16), -12, np.float32), **UTM)

@@ -11,7 +11,7 @@ from rasterio.enums import ColorInterp
 
 from attcr.addresses import local_file
 from attcr.bands.products import BAND_IN_NAME
-from attcr.bands.sensors import LANDSAT_C2_L2, SENTINEL2_L2A_N0400
+from attcr.bands.sensors import LANDSAT_C2_L2, REFLECTANCE, SENTINEL2_L2A_N0400
 from attcr.errors import SceneError
 from attcr.scenes.open import open_scene
 from fake_scenes import UTM, make
@@ -37,6 +37,8 @@ def coarser(factor: int, **changes: float) -> dict[str, Any]:
         ("LC08_L2SP_192026_20190807_20200827_02_T1_SR_B4.TIF", "B4"),
         ("LC08_L2SP_192026_20190807_20200827_02_T1_QA_PIXEL.TIF", "QA_PIXEL"),
         ("b04.tif", "b04"),
+        ("folder/B04.jp2", "B04"),
+        ("folder\\B04.jp2", "B04"),
         ("T33UXQ_20220501T100021_TCI_10m.jp2", None),
         ("T33UXQ_20220501T100021_AOT_10m.jp2", None),
         ("LC08_L2SP_192026_20190807_20200827_02_T1_QA_RADSAT.TIF", None),
@@ -221,3 +223,55 @@ def test_the_files_own_scale_rules_over_what_its_name_tells(tmp_path: Path) -> N
 
     with open_scene(make(tmp_path / "in.tif", ones(2, 2, bands=2), scaled, **UTM)) as scene:
         assert (scene.product.name, scene.product.scale, scene.product.offset) == ("scaled by its tags", 0.5, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("value", "share", "names", "product"),
+    [
+        (899, 0.11, ("B02", "B03", "B04", "B8A"), "s2-l2a"),
+        (900, 1.0, ("B02", "B03", "B04", "B8A"), "s2-l2a-n0400"),
+        (899, 0.09, ("B02", "B03", "B04", "B8A"), "s2-l2a-n0400"),
+        (0, 0.5, ("B02", "B03", "B04", "B8A"), "s2-l2a-n0400"),  # no data
+        (899, 1.0, ("B05", "B06", "B11", "B04"), "s2-l2a-n0400"),  # infrared may be dark in water
+        (899, 1.0, (None,) * 4, "s2-l2a"),
+    ],
+)
+def test_numbers_that_are_too_small_for_it_show_that_1000_was_not_added(
+    value: int, share: float, names: tuple[str | None, ...], product: str, tmp_path: Path
+) -> None:
+    def describe(file: Any) -> None:
+        file.descriptions = names
+
+    values = np.full((4, 192, 192), 1500, np.uint16)
+    values[2, :, : round(share * 192)] = value
+    path = make(tmp_path / "S2A_MSIL2A_20220902T142701_T20LMR.tif", values, describe, **UTM)
+    with open_scene(path) as scene:
+        assert scene.product.name == product
+
+
+def test_a_folder_of_bare_bands_and_a_single_band_file_name_their_bands(tmp_path: Path) -> None:
+    for band in ("B02", "B04", "SCL"):
+        make(tmp_path / f"{band}.tif", ones(8, 9) * 500, **UTM)
+    with open_scene(tmp_path) as scene:
+        assert (scene.names, list(scene.companions)) == (["B02", "B04"], ["scl"])
+        assert scene.product.name == "s2-l2a"
+    single = make(tmp_path / "T20LMR_20220902T142701_B04_10m.tif", ones(8, 9) * 1500, **UTM)
+    with open_scene(single) as scene:
+        assert (scene.names, scene.product.name) == (["B04"], "s2-l2a-n0400")
+    two = make(tmp_path / "two_B04.tif", ones(8, 9, bands=2), **UTM)
+    with open_scene(two) as scene:
+        assert scene.names == ["", ""]
+
+
+def test_a_scene_that_leaves_its_product_open_is_refused_with_the_few_it_can_be(tmp_path: Path) -> None:
+    path = make(tmp_path / "S2A_MSIL2A_20210902T142701_T20LMR.tif", ones(8, 9) * 1500, **UTM)
+    with open_scene(path) as scene, pytest.raises(SceneError, match=r"one of s2-l2a, s2-l2a-n0400 \(n0400: of"):
+        _ = scene.product
+    bands = [make(tmp_path / f"{band}.tif", ones(8, 9) * 500, **UTM) for band in ("B02", "B03")]
+    with open_scene(bands) as scene, pytest.raises(SceneError, match=r"one of s2-l1c, s2-l2a\.$"):
+        _ = scene.product
+
+
+def test_reflectance_named_by_the_user_is_as_the_file_stores_it(tmp_path: Path) -> None:
+    with open_scene(make(tmp_path / "planet.tif", ones(8, 9, bands=4), **UTM), sensor=REFLECTANCE) as scene:
+        assert (scene.product.name, scene.product.scale) == ("reflectance", 1e-4)

@@ -44,6 +44,12 @@ MUTANTS = [
         ("numbers-are-text", "if one in kinds), str)", "if one not in kinds), str)"),
     ),
     *of(
+        "cli/networks.py",
+        ("tests/test_cli.py::test_info_prints_both_counts",),
+        ("decimal-megabytes", "cost.inference_bytes / 2**20", "cost.inference_bytes / 10**6"),
+        ("decimal-megabytes-to-train", "cost.training_bytes / 2**20", "cost.training_bytes / 10**6"),
+    ),
+    *of(
         "cli/threads.py",
         ("tests/cli/test_threads.py",),
         ("no-thread-left", "max(1, count - round(", "max(0, count - round("),

@@ -149,6 +149,8 @@ MUTANTS = [
     *of(
         "evaluate/gaps.py",
         ("tests/evaluate/test_gaps.py",),
+        ("forms-ten-times-as-wide", "shape[0] / 14", "shape[0] / 1.4"),
+        ("edges-ten-times-as-wide", "shape[0] / 40", "shape[0] / 4"),
         ("days-one-way", "abs(window.days or 0)", "(window.days or 0)"),
         ("ratio-turned", "one.errors[name] / one.errors[CLASSICAL]", "one.errors[CLASSICAL] / one.errors[name]"),
         ("blank-on-both", "if any((~one).mean() > MOST_BLANK", "if all((~one).mean() > MOST_BLANK"),

@@ -5,7 +5,7 @@ from .mutant import of
 MUTANTS = [
     *of(
         "fleet/store.py",
-        ("tests/fleet/test_s3.py",),
+        ("tests/fleet/test_store.py", "tests/fleet/test_s3.py"),
         ("no-bucket-is-a-traceback", "except (FileNotFoundError, BaseError) as error:", "except BaseError as error:"),
         ("listing-no-bucket", 'or "NoSuchBucket" in str(error)', ""),
         ("nothing-there-is-an-error", "= (FileNotFoundError, NotFoundError)", "= (NotFoundError,)"),

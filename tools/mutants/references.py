@@ -93,6 +93,7 @@ MUTANTS = [
         ("nearer-than-measured", 'side="right") - 1, 0,', 'side="left") - 1, 0,'),
         ("as-measured", "weights = wanted if wanted.sum() else counts", "weights = counts"),
         ("small-gaps-are-none", "return gap if gap.any() else self.gaps > 0", "return gap"),
+        ("a-row-of-cells-is-left-whole", "if len(rows_left) < 2:", "if len(rows_left) < 1:"),
         ("hides-nearly-all", "while moved.sum() > MOST_HIDDEN * clear.sum():", "while moved.sum() > clear.sum():"),
     ),
     *of(

@@ -122,7 +122,9 @@ MUTANTS = [
             "spec.gsd[0] / 1.5 <= metres <= spec.gsd[1] * 1.5",
             "spec.gsd[0] / 9 <= metres <= spec.gsd[1] * 9",
         ),
-        ("no-remedy", 'reason += f" {untold}"', "pass"),
+        ("red-for-blue", '(slots.index("blue"), slots.index("red"))', '(slots.index("red"), slots.index("blue"))'),
+        ("values-are-not-looked-at", "check_values(product, values, valid)", "pass"),
+        ("bands-are-not-heard", "spec.match(product, scene.names, options.bands)", "spec.match(product, scene.names)"),
     ),
     *of(
         "restore/publish.py",

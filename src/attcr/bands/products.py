@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -29,31 +29,82 @@ from attcr.bands.sensors import (
     Sensor,
 )
 
-BAND_IN_NAME = re.compile(r"(?:^|_)(B(?:\d{1,2}|8A)|SCL|QA_PIXEL)(?:_\d+m)?\.\w+$", re.IGNORECASE)
-"""The band at the end of a band file's name: _B04_10m.jp2, _SR_B4.TIF."""
+BAND_IN_NAME = re.compile(r"(?:^|[_/\\])(B(?:\d{1,2}|8A)|SCL|QA_PIXEL)(?:_\d+m)?\.\w+$", re.IGNORECASE)
+"""The band at the end of a band file's name: _B04_10m.jp2, _SR_B4.TIF, B04.tif."""
 COMMON_WAVELENGTHS = dict(zip(S2_COMMON, S2_WAVELENGTHS, strict=True))
 """Nanometres of the bands by their common names."""
+SENTINEL2_NAMES = (
+    r"MSIL(?P<level>1C|2A)_(?P<day>\d{8})T\d{6}(?:_N(?P<baseline>\d{4}))?",
+    r"(?<!\w)L(?P<level>1C|2A)_T\d{2}[A-Z]{3}(?:_A\d{6})?_(?P<day>\d{8})T\d{6}",
+    r"(?<!\w)S2[A-D]_\d{2}[A-Z]{3}_\d{8}_\d_L(?P<level>1C|2A)",
+    r"(?<!\w)T\d{2}[A-Z]{3}_(?P<day>\d{8})T\d{6}_B\w{2}(?P<size>_\d0m)?\.",
+)
+"""How ESA names a product, a granule and a band file, and Earth Search a product; the first that is found counts. Of
+ESA's own names only those of L2A's band files end in a size, and the day tells whether 1000 was added."""
+FIRST_DAY_OF_N0400 = "20220125"
+SENTINEL2 = {
+    ("1C", False): SENTINEL2_L1C,
+    ("1C", True): SENTINEL2_L1C_N0400,
+    ("2A", False): SENTINEL2_L2A,
+    ("2A", True): SENTINEL2_L2A_N0400,
+}
+"""Sentinel-2 by its level, and by whether 1000 was added to its numbers."""
 
 
 def recognise(
-    hints: Mapping[str, str], dtype: DTypeLike, scales: Sequence[float], offsets: Sequence[float]
+    hints: Mapping[str, str], dtype: DTypeLike, scales: Sequence[float] = (1.0,), offsets: Sequence[float] = (0.0,)
 ) -> Sensor | None:
-    """Tell the product from what a scene says about itself, or None where it does not say.
+    """Tell the product from what an image says about itself, or None where it does not say."""
+    found = candidates(hints, dtype, scales, offsets)
+    return found[0] if len(found) == 1 else None
+
+
+def candidates(
+    hints: Mapping[str, str],
+    dtype: DTypeLike,
+    scales: Sequence[float],
+    offsets: Sequence[float],
+    bands: Sequence[str] = (),
+    is_dark: Callable[[], bool] = lambda: False,
+) -> tuple[Sensor, ...]:
+    """Give the products that a scene can be of: one where it says which, and none where it says nothing at all.
 
     `hints` has "name" (file names), and may have the tags PROCESSING_BASELINE, PROCESSING_LEVEL and
-    PRODUCT_URI, and "offset_applied" ("true" where a provider already took Sentinel-2's offset out).
+    PRODUCT_URI, and "offset_applied" ("true" where a provider already took Sentinel-2's offset out). `bands` are the
+    names of its bands and of masks that came with them. `is_dark` looks at the values, and is asked only where names
+    and tags leave open whether 1000 was added to them: it says that they are too small for that.
     """
-    kind = np.dtype(dtype).kind
-    if kind == "f":
-        return REFLECTANCE
-    if np.dtype(dtype) == np.uint8:
-        return RGB8
-    product = _recognise_product(hints)
-    if set(scales) != {1.0} and len(set(scales)) == 1 and len(set(offsets)) == 1:
+    kind = np.dtype(dtype)
+    if kind.kind == "f":
+        return (REFLECTANCE,)
+    if kind == np.uint8:
+        return (RGB8,)
+    scaled = one_scale(scales, offsets)
+    found = _products(hints, bands if kind == np.uint16 else (), is_dark if not scaled else lambda: False)
+    if scaled:
         # The file's own scale and offset rule over what its name lets one guess.
-        base = product or replace(REFLECTANCE, name="scaled by its tags")
-        return replace(base, scale=scales[0], offset=offsets[0])
-    return product
+        told = len({product.product for product in found}) == 1
+        base = found[0] if told else replace(REFLECTANCE, name="scaled by its tags")
+        return (replace(base, scale=scales[0], offset=offsets[0]),)
+    return found
+
+
+def one_scale(scales: Sequence[float], offsets: Sequence[float]) -> bool:
+    """Say whether a file has a scale of its own, one for all bands."""
+    return set(scales) != {1.0} and len(set(scales)) == 1 and len(set(offsets)) == 1
+
+
+def as_stored(sensor: Sensor, dtype: DTypeLike, scales: Sequence[float], offsets: Sequence[float]) -> Sensor:
+    """Give the product that a user named as a file of this type holds it.
+
+    Reflectance in integers has the file's own scale and offset; without them, 10000 is 1 in 16 bits or more.
+    """
+    kind = np.dtype(dtype)
+    if sensor != REFLECTANCE or kind.kind == "f":
+        return sensor
+    if one_scale(scales, offsets):
+        return replace(sensor, scale=scales[0], offset=offsets[0])
+    return replace(sensor, scale=1e-4) if kind.itemsize > 1 else sensor
 
 
 def could_be_picture(sensor: Sensor, hints: Mapping[str, str], names: Sequence[str]) -> bool:
@@ -63,25 +114,60 @@ def could_be_picture(sensor: Sensor, hints: Mapping[str, str], names: Sequence[s
         sensor == REFLECTANCE
         and len(names) == len(RGB)
         and {name.lower() for name in names} <= colours
-        and _recognise_product(hints) is None
+        and not _products(hints, (), lambda: False)
     )
 
 
-def _recognise_product(hints: Mapping[str, str]) -> Sensor | None:
+def _products(hints: Mapping[str, str], bands: Sequence[str], is_dark: Callable[[], bool]) -> tuple[Sensor, ...]:
     text = f"{hints.get('PRODUCT_URI', '')} {hints.get('LANDSAT_PRODUCT_ID', '')} {hints.get('name', '')}"
-    sentinel = re.search(r"MSIL(1C|2A)_\d{8}T\d{6}_N(\d{4})", text)
-    level = sentinel.group(1) if sentinel else hints.get("PROCESSING_LEVEL", "")[-2:].upper()
-    baseline = sentinel.group(2) if sentinel else hints.get("PROCESSING_BASELINE", "").replace(".", "")
-    if level in ("1C", "2A") and baseline.isdigit():
-        shifted = int(baseline) >= 400 and hints.get("offset_applied") != "true"
-        if level == "1C":
-            return SENTINEL2_L1C_N0400 if shifted else SENTINEL2_L1C
-        return SENTINEL2_L2A_N0400 if shifted else SENTINEL2_L2A
-    landsat = re.search(r"L[COTEM]0([4-9])_L([12])\w{2}_\d{6}_\d{8}_\d{8}_02_", text)
-    if landsat and landsat.group(1) in "89":
-        return LANDSAT_C2_L1 if landsat.group(2) == "1" else LANDSAT_C2_L2
-    if landsat and landsat.group(2) == "2":  # Level 1 of these is radiance whose gains are in its MTL file
-        return LANDSAT_TM_C2_L2
+    landsat = _landsat(text, bands)
+    if landsat:
+        return (landsat,)
+    matches = (re.search(form, text) for form in SENTINEL2_NAMES)
+    named = next((match.groupdict() for match in matches if match), {})
+    level = named.get("level") or hints.get("PROCESSING_LEVEL", "")[-2:].upper()
+    baseline = named.get("baseline") or hints.get("PROCESSING_BASELINE", "").replace(".", "")
+    spelt = [_key(name) for name in bands]
+    padded = any(re.match(r" *B0\d\b", name) for name in bands)
+    if not named and "b8a" not in spelt and not padded and not (level in ("1C", "2A") and baseline.isdigit()):
+        return ()
+    levels = {level} & {"1C", "2A"} or _levels(spelt, named) or {"1C", "2A"}
+    applied = hints.get("offset_applied") == "true"
+    if applied or baseline.isdigit():
+        shifts = {not applied and int(baseline) >= 400}
+    elif is_dark():
+        shifts = {False}
+    else:
+        shifts = {True} if (named.get("day") or "") >= FIRST_DAY_OF_N0400 else {False, True}
+    return tuple(SENTINEL2[level, shift] for level in sorted(levels) for shift in sorted(shifts))
+
+
+def _levels(spelt: Sequence[str], named: Mapping[str, str | None]) -> set[str]:
+    """Give the levels of Sentinel-2 that its bands, and ESA's name of a band file, tell of."""
+    told = set()
+    if "b10" in spelt:
+        told.add("1C")
+    if "scl" in spelt or {_key(band) for band in S2_L1C_BANDS} - set(spelt) == {"b10"}:
+        told.add("2A")
+    if "size" in named:
+        told.add("2A" if named["size"] else "1C")
+    return told
+
+
+def _landsat(text: str, bands: Sequence[str]) -> Sensor | None:
+    """Tell a Landsat product of Collection 2; Level 1 of 4, 5 and 7 is radiance whose gains are in its MTL file."""
+    product = re.search(r"L[COTEM]0([4-9])_L([12])\w{2}_\d{6}_\d{8}(?:_\d{8}_(\d{2})_)?", text)
+    if product:
+        satellite, level, collection = product.groups()
+        # Collection 1 had neither Level 2 nor Landsat 9, so that a shortened name of these is of Collection 2.
+        if collection == "02" or (collection is None and (level == "2" or satellite == "9")):
+            if satellite in "89":
+                return LANDSAT_C2_L1 if level == "1" else LANDSAT_C2_L2
+            return LANDSAT_TM_C2_L2 if level == "2" else None
+        return None
+    # Of Level 2 only Landsat 8 and 9 have a reflectance band 6, and only Collection 2 calls it so.
+    if bands and re.search(r"(?<![A-Z])SR_B6(?!\d)", f"{text} {' '.join(bands)}"):
+        return LANDSAT_C2_L2
     return None
 
 

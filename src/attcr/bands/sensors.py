@@ -217,10 +217,19 @@ SENSORS = {
 """What the option `sensor` accepts."""
 
 
+AIR, AIR_RED, NO_AIR, BELOW_0 = 0.06, 0.65, 0.05, -0.01
+"""Reflectance of the darkest blue above which, and part of it below which the darkest red, shows the air of L1C; that
+of the darkest blue below which L1C has none; and that of a tenth of red below which an offset was taken out twice.
+
+Of 133 L1C and 196 L2A scenes none is warned of as what it is; as the other level, 95 and 189; with an offset that was
+taken out before, 123 and 187. Bright deserts are not found out."""
+
+
 def check_values(sensor: Sensor, values: Array, valid: NDArray[np.bool_]) -> None:
     """Refuse values that cannot be what the sensor says: the wrong scaling is worse than none."""
     kind, choices = values.dtype, f"`sensor` is one of {', '.join(SENSORS)}."
-    if sensor.name in (REFLECTANCE.name, PICTURE.name) and kind.kind != "f":
+    plain = sensor in (REFLECTANCE, PICTURE)
+    if plain and kind.kind != "f":
         raise SceneError(f"The scene holds {kind} numbers and {sensor.name} is float 0..1: name the product; {choices}")
     if sensor.name == RGB8.name and kind != np.uint8:
         raise SceneError(f"The scene holds {kind} numbers and rgb8 is 0..255 in uint8: name the product; {choices}")
@@ -235,7 +244,12 @@ def check_values(sensor: Sensor, values: Array, valid: NDArray[np.bool_]) -> Non
     if not seen.size:
         return
     top = float(np.percentile(seen, 99.9))
-    if sensor.name in (REFLECTANCE.name, PICTURE.name) and top > 10:
+    if sensor.name == REFLECTANCE.name and kind.kind != "f" and top * sensor.scale + sensor.offset > 2:
+        raise SceneError(
+            f"The scene's values go up to {top:g}, which is reflectance {top * sensor.scale + sensor.offset:.1f} at "
+            f"{sensor.scale:g} each: say what a number stands for with gdal_edit.py -scale."
+        )
+    if plain and top > 10:
         raise SceneError(
             f"The scene holds floats up to {top:g} and reflectance is 0..1: these look like digital "
             "numbers, so convert them to integers with gdal_translate -ot UInt16 and name the product "
@@ -270,3 +284,29 @@ def check_floats(values: Array, valid: NDArray[np.bool_]) -> None:
         "The scene does not say what its floats are, so they count as reflectance. If it is a picture, whose white is "
         "1, say `sensor=picture`; `sensor=reflectance` turns this warning off."
     )
+
+
+def check_level(sensor: Sensor, blue: Array, red: Array) -> None:
+    """Warn where Sentinel-2's numbers look like those of its other level, or as if their offset was taken out before.
+
+    Air alone is blue at the top of the atmosphere, and half as bright in red; at the surface dark ground is dark in
+    both. `blue` and `red` are numbers of valid pixels.
+    """
+    other = {SENTINEL2_L1C.name: SENTINEL2_L2A.name, SENTINEL2_L2A.name: SENTINEL2_L1C.name}.get(sensor.product)
+    if other is None or not blue.size or not red.size:
+        return
+    seen_blue, seen_red = sensor.to_reflectance(blue), sensor.to_reflectance(red)
+    if sensor.offset < 0 and np.percentile(seen_red, 10) < BELOW_0:
+        warn(
+            f"A tenth of the scene's red is below reflectance {BELOW_0:g} as {sensor.name}: its offset of "
+            f"{sensor.offset:g} was probably taken out before. If the result is too dark, say "
+            f"`sensor={sensor.product}`."
+        )
+        return
+    dark_blue, dark_red = np.percentile(seen_blue, 1), np.percentile(seen_red, 1)
+    if (dark_blue > AIR and dark_red < AIR_RED * dark_blue) if sensor.surface else dark_blue < NO_AIR:
+        looks = sensor.name.replace(sensor.product, other)
+        warn(
+            f"The darkest blue of the scene is {dark_blue:.3f} and the darkest red {dark_red:.3f} as {sensor.name}, "
+            f"which is more like {looks}. If the result looks wrong, say `sensor={looks}`."
+        )

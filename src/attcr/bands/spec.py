@@ -201,8 +201,9 @@ class InputSpec:
     def match(self, sensor: Sensor, names: Sequence[str], asked: Sequence[str] | None = None) -> list[int | None]:
         """Say which of a scene's bands (by name, "" where unnamed) goes into each band slot; None into an absent one.
 
-        `asked` are the user's own choice, by name or by number from 1, one for each slot. What does not fit is
-        refused with what came and what is wanted.
+        `asked` are the user's own choice, by name or by number from 1: one for each slot or, where slots are optional,
+        those that are to go in. If none of the scene's bands has a name, as many names are theirs, in their order. What
+        does not fit is refused with what came and what is wanted.
         """
         if self.corrects_references:
             raise SceneError(
@@ -220,7 +221,7 @@ class InputSpec:
                 "other weights."
             )
         if asked is not None:
-            return list(self._asked(sensor, names, asked))
+            return self._asked(sensor, names, asked)
         if all(slot.name.startswith("band ") for slot in self.bands) and len(names) == len(self.bands):
             return list(range(len(names)))  # the weights name no bands: by position
         names = band_names(sensor, names)
@@ -235,21 +236,33 @@ class InputSpec:
             )
         return places
 
-    def _asked(self, sensor: Sensor, names: Sequence[str], asked: Sequence[str]) -> list[int]:
-        wanted = [slot.name for slot in self.bands]
-        if len(asked) != len(wanted):
+    def _asked(self, sensor: Sensor, names: Sequence[str], asked: Sequence[str]) -> list[int | None]:
+        wanted, few = [slot.name for slot in self.bands], any(slot.optional for slot in self.bands)
+        names = band_names(sensor, names)
+        if not any(names) and len(asked) == len(names) and not any(name.isdigit() for name in asked):
+            return self.match(sensor, asked)
+        if len(asked) != len(wanted) and not few:
             raise SceneError(
                 f"`bands` names {len(asked)} bands and the weights take {len(wanted)} ({' '.join(wanted)}): "
                 f"name {len(wanted)}."
             )
-        found = [find_band(sensor, band_names(sensor, names), name) for name in asked]
+        found = [find_band(sensor, names, name) for name in asked]
         for name, at in zip(asked, found, strict=True):
             if at is None:
                 raise SceneError(
                     f"Band {name} is not among the scene's {len(names)} bands ({_listed(names)}): choose by name or "
                     "number with `bands`."
                 )
-        return [at for at in found if at is not None]
+        if len(asked) == len(wanted):
+            return list(found)
+        places = self.places(sensor, [name if at in found else "" for at, name in enumerate(names)])
+        lost = [name for name, at in zip(asked, found, strict=True) if at not in places]
+        if lost:
+            raise SceneError(
+                f"The weights take {' '.join(wanted)}, and {' '.join(lost)} of `bands` is none of these: leave it out "
+                "or, if the scene's bands have no names, name all of them in their order."
+            )
+        return places
 
     def places(self, sensor: Sensor, names: Sequence[str]) -> list[int | None]:
         """Find each slot's band among a scene's: by name first, then by the nearest wavelength among those left."""

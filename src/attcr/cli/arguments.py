@@ -63,6 +63,7 @@ Sensor = Annotated[
     str | None,
     typer.Option(metavar="PRODUCT", help="{sensor}", autocompletion=complete(lambda: _choices("sensor"))),
 ]
+Bands = Annotated[str | None, typer.Option(metavar="BANDS", help="{bands}")]
 Backend = Annotated[
     str, typer.Option(metavar="NAME", help="{backend}", autocompletion=complete(lambda: _choices("backend")))
 ]

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attcr.cli.arguments import Sensor, Weights, read_settings
+from attcr.cli.arguments import Bands, Sensor, Weights, read_settings
 from attcr.cli.voice import as_flags, quiet_rasterio
 from attcr.errors import ConfigError
 
@@ -115,6 +115,7 @@ def weights(
         ),
     ] = None,
     sensor: Sensor = None,
+    bands: Bands = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the weights in the package: purpose, size, scores; with a NAME everything about one of them."""
@@ -123,7 +124,7 @@ def weights(
     from attcr.weights import published
 
     if scene:
-        _which_weights(scene, sensor, as_json)
+        _which_weights(scene, sensor, bands, as_json)
         return
 
     table = published()
@@ -144,19 +145,22 @@ def weights(
                 typer.echo(f"    not for: {limit}")
 
 
-def _which_weights(scene: list[str], sensor: str | None, as_json: bool) -> None:
+def _which_weights(scene: list[str], sensor: str | None, bands: str | None, as_json: bool) -> None:
     from dataclasses import asdict
 
     from attcr.restore import which_weights
 
     quiet_rasterio()
-    fits = which_weights(scene, sensor=sensor)
+    fits = which_weights(scene, sensor=sensor, bands=bands)
     if as_json:
         typer.echo(json.dumps([asdict(fit) for fit in fits], indent=2))
         return
+    if len({fit.reason for fit in fits}) == 1:
+        typer.echo(f"No published weights fit. {as_flags(fits[0].reason)}")
+        return
     for fit in fits:
-        reason = as_flags(fit.reason[0].upper() + fit.reason[1:])
-        typer.echo(f"{fit.weights}: {'fits' if fit.fits else 'does not fit'}. {reason}")
+        told = f"fits. {fit.reason[0].upper()}{fit.reason[1:]}" if fit.fits else f"does not fit. {fit.reason}"
+        typer.echo(f"{fit.weights}: {as_flags(told)}")
 
 
 def gates(

@@ -214,7 +214,7 @@ def _open_reference(href: str, mask: str | None, beside: Beside) -> ReferenceSce
     whole = open_scene(href, vrt=scene.vrt)
     try:
         if whole.known_product is None and whole.dtype == scene.dtype:
-            whole = replace(whole, known_product=scene.product)
+            whole = replace(whole, products=(scene.product,))
         chosen = whole.select(_places(whole, whole.product, beside.slots, beside.wavelengths))
         return ReferenceScene(whole, chosen, scene.profile, mask or choose_mask(whole), _days(scene, whole))
     except SceneError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.bands.products import band_names, find_bands
-from attcr.bands.sensors import REFLECTANCE, RGB, SENSORS, Sensor
+from attcr.bands.products import band_names, could_be_picture, find_bands
+from attcr.bands.sensors import RGB, Sensor, check_floats, check_level, check_values
 from attcr.bands.spec import InputSpec
-from attcr.errors import ConfigError, SceneError
+from attcr.errors import AttcrWarning, ConfigError, SceneError
 from attcr.restore.options import RestoreOptions
 from attcr.scenes.clouds.find import choose_mask
 from attcr.scenes.clouds.find import find_clouds as detect
@@ -34,19 +35,21 @@ class Fit:
     """What they would do to it, or why they cannot be used."""
 
 
-def which_weights(source: str | Path | Sequence[str | Path], *, sensor: str | None = None) -> list[Fit]:
-    """Say for all published weights whether they fit a scene, and why; those that fit come first."""
-    named = RestoreOptions(sensor=sensor).named_sensor()
-    with gdal(), open_scene(source, sensor=named) as scene:
-        fits = [_fit(name, entry.spec, scene) for name, entry in restoring().items()]
+def which_weights(
+    source: str | Path | Sequence[str | Path], *, sensor: str | None = None, bands: str | Sequence[str] | None = None
+) -> list[Fit]:
+    """Say for all published weights whether they fit a scene, and why; those that fit come first.
+
+    `sensor` and `bands` are as in `RestoreOptions`. Weights that fit are those that `restore_scene` takes with them.
+    """
+    options = RestoreOptions(sensor=sensor, bands=bands)  # type: ignore[arg-type]
+    with gdal(), open_scene(source, sensor=options.named_sensor()) as scene:
+        fits = [_fit(name, entry.spec, scene, options) for name, entry in restoring().items()]
     return sorted(fits, key=lambda fit: not fit.fits)
 
 
 def choose_weights(source: str | Path | Sequence[str | Path], options: RestoreOptions) -> str:
-    """Give the name of the published weights for a scene: the first in the package's list that fit it.
-
-    Where the bands are named by the user there must be one for each of the weights' own.
-    """
+    """Give the name of the published weights for a scene: the first in the package's list that fit it."""
     with gdal(), open_scene(source, vrt=options.vrt, sensor=options.named_sensor()) as scene:
         reasons = {
             name: _misfit(entry.spec, scene.product, scene.names, options.bands) for name, entry in restoring().items()
@@ -71,28 +74,42 @@ def _misfit(spec: InputSpec, product: Sensor, names: Sequence[str], asked: Seque
     return None
 
 
-def _fit(weights: str, spec: InputSpec, scene: Scene) -> Fit:
-    product, names = scene.known_product, scene.names
-    seen = product or REFLECTANCE  # where the product is not known, the bands' names may still tell
-    choices = ", ".join(name for name in SENSORS if name.startswith(("s2", "landsat")))
-    untold = f"Nothing says of which product the {scene.dtype} values are: name it with `sensor` ({choices})."
-    misfit = _misfit(spec, seen, names)
-    if product is None and ((misfit and not any(names)) or seen.product not in spec.products):
-        takes = f"The weights take {', '.join(spec.products)}. " if seen.product not in spec.products else ""
-        return Fit(weights, False, takes + untold)
-    if misfit:
-        return Fit(weights, False, misfit)
-    told = band_names(seen, names)
-    places = zip(spec.bands, spec.match(seen, names), strict=True)
-    bands = [f"{slot.name} ({told[at] or at + 1})" for slot, at in places if at is not None]
+def _fit(weights: str, spec: InputSpec, scene: Scene, options: RestoreOptions) -> Fit:
+    try:
+        product = scene.product
+        places = spec.match(product, scene.names, options.bands)
+        taken = [(slot.name, at) for slot, at in zip(spec.bands, places, strict=True) if at is not None]
+        check_scene(scene.select([at for _, at in taken]), [name for name, _ in taken], options, quiet=True)
+    except SceneError as error:
+        return Fit(weights, False, str(error))
+    told = band_names(product, scene.names)
+    bands = [f"{name} ({told[at] or at + 1})" for name, at in taken]
     reason = f"removes {_clouds(spec.removes)} from {', '.join(bands)}."
-    if product is None:
-        reason += f" {untold}"
     metres = _metres(scene)
     if metres and not spec.gsd[0] / 1.5 <= metres <= spec.gsd[1] * 1.5:
         trained = "-".join(f"{distance:g}" for distance in dict.fromkeys(spec.gsd))
         reason += f" It was trained on pixels of {trained} m; these have {metres:g} m."
     return Fit(weights, True, reason)
+
+
+def check_scene(scene: Scene, slots: Sequence[str], options: RestoreOptions, *, quiet: bool = False) -> None:
+    """Refuse a scene whose values cannot be of its product, and warn where they hardly can, unless `quiet`.
+
+    `slots` are the common names of its bands.
+    """
+    product, height = scene.product, min(64, scene.height)
+    tops = sorted({0, (scene.height - height) // 2, scene.height - height})
+    strips = [scene.read(top, top + height) for top in tops]
+    seen = [scene.valid(strip, top, blank=product.nodata) for strip, top in zip(strips, tops, strict=True)]
+    values, valid = np.concatenate(strips, axis=1), np.concatenate(seen, axis=1)
+    check_values(product, values, valid)
+    with warnings.catch_warnings():
+        if quiet:
+            warnings.simplefilter("ignore", AttcrWarning)
+        if options.sensor is None and could_be_picture(product, scene.hints, scene.names):
+            check_floats(values, valid)
+        if "blue" in slots and "red" in slots:
+            check_level(product, *(values[at][valid[at]] for at in (slots.index("blue"), slots.index("red"))))
 
 
 def _clouds(removes: Sequence[str]) -> str:

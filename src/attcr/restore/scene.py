@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from attcr.addresses import redact
-from attcr.bands.products import could_be_picture
-from attcr.bands.sensors import RGB, check_floats, check_values
+from attcr.bands.sensors import RGB
 from attcr.bands.spec import InputSpec
 from attcr.errors import AllCloudError, ConfigError, SceneError, warn
 from attcr.evidence.ground import Ground
@@ -27,7 +26,7 @@ from attcr.references.correct import open_corrector
 from attcr.references.open import Beside, open_references
 from attcr.restore.filler import Filler, colours_of
 from attcr.restore.job import Job, Source
-from attcr.restore.look import fitting
+from attcr.restore.look import check_scene, fitting
 from attcr.restore.options import NO_WEIGHTS, Dtype, RestoreOptions
 from attcr.restore.publish import Outputs, Preview, check_target, html_of, layers_of, publish, told_references
 from attcr.restore.resume import (
@@ -356,7 +355,7 @@ def _with_references(job: Job, source: str, kept: Path | None, opened: ExitStack
 
 def _check(job: Job) -> None:
     """Refuse a scene that takes too much memory, or whose values cannot be what they should."""
-    scene, product = job.scene, job.whole.product
+    scene = job.scene
     if job.options.unseen == "nodata":
         for band in scene.bands:
             blank_of(band.nodata, job.sensor, scene.dtype)
@@ -366,14 +365,7 @@ def _check(job: Job) -> None:
             f"One strip of {scene.source} ({scene.width} pixels wide, {len(scene.bands)} bands) takes "
             f"{job.memory / 2**30:.1f} GiB and {limit / 2**30:.1f} GiB are allowed: use a smaller `tile`."
         )
-    height = min(64, scene.height)
-    tops = sorted({0, (scene.height - height) // 2, scene.height - height})
-    strips = [scene.read(top, top + height) for top in tops]
-    seen = [scene.valid(strip, top, blank=product.nodata) for strip, top in zip(strips, tops, strict=True)]
-    values, valid = np.concatenate(strips, axis=1), np.concatenate(seen, axis=1)
-    check_values(product, values, valid)
-    if job.options.sensor is None and could_be_picture(product, scene.hints, scene.names):
-        check_floats(values, valid)
+    check_scene(scene, job.slots, job.options)
     _tell(job)
 
 

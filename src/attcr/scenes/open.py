@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import tarfile
@@ -14,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from attcr.addresses import is_item, is_local, redact
-from attcr.bands.products import BAND_IN_NAME, recognise
-from attcr.bands.sensors import Sensor
+from attcr.bands.products import BAND_IN_NAME, as_stored, candidates, find_band
+from attcr.bands.sensors import SENTINEL2_L1C, Sensor
 from attcr.errors import SceneError, warn
 from attcr.extras import needed
 from attcr.scenes.dataset import open_dataset, reading
@@ -26,6 +27,8 @@ with needed():
     from rasterio.enums import ColorInterp, MaskFlags
     from rasterio.io import DatasetReader
 
+DARK, DARK_SHARE = 900, 0.1
+"""Digital number of Sentinel-2 below which no more than this part of a band's pixels lies where 1000 was added."""
 SUFFIXES = (".tif", ".tiff", ".jp2", ".png", ".jpg", ".jpeg", ".webp", ".img", ".bmp", ".vrt")
 
 # Namespaces that GDAL makes itself, or that are carried over in other ways.
@@ -55,7 +58,36 @@ def open_scene(
     if nodata is not None:
         scene = _with_nodata(scene, nodata)
     scales, offsets = [band.scale for band in scene.bands], [band.offset for band in scene.bands]
-    return replace(scene, known_product=sensor or recognise(scene.hints, scene.dtype, scales, offsets))
+    if sensor is not None:
+        return replace(scene, products=(as_stored(sensor, scene.dtype, scales, offsets),))
+    names = [*scene.names, *scene.companions]
+    try:
+        found = candidates(scene.hints, scene.dtype, scales, offsets, names, lambda: _is_dark(scene))
+    except BaseException:
+        scene.close()
+        raise
+    return replace(scene, products=found)
+
+
+def _is_dark(scene: Scene) -> bool:
+    """Say whether Sentinel-2's numbers are too small for 1000 to be among them.
+
+    Reflectance below -0.01 in a tenth of a band's pixels would be nothing that a sensor sees. Bands that are dark on
+    clear ground are looked at; of unnamed ones, all.
+    """
+    wanted = (find_band(SENTINEL2_L1C, scene.names, name) for name in ("cirrus", "red", "green", "blue"))
+    places = [at for at in wanted if at is not None] or range(len(scene.bands))
+    size = min(scene.height, scene.width, 64)
+    tops, lefts = (np.linspace(0, length - size, 3).astype(int) for length in (scene.height, scene.width))
+    for at in places:
+        band, seen = scene.select([at]), []
+        for top, left in itertools.product(tops.tolist(), lefts.tolist()):
+            values = band.read(top, top + size, left=left, right=left + size)
+            seen.append(values[band.valid(values, top, left=left, blank=SENTINEL2_L1C.nodata)])
+        numbers = np.concatenate(seen)
+        if numbers.size and np.mean(numbers < DARK) > DARK_SHARE:
+            return True
+    return False
 
 
 def _with_nodata(scene: Scene, nodata: float) -> Scene:
@@ -104,6 +136,9 @@ def _open_raster(href: str, vrt: VrtRule) -> Scene:
 
 def _scene_of(href: str, dataset: DatasetReader, vrt: VrtRule) -> Scene:
     bands = [_band(dataset, href, index) for index in dataset.indexes]
+    named = BAND_IN_NAME.search(redact(href))
+    if len(bands) == 1 and not bands[0].name and named:
+        bands = [replace(bands[0], name=named.group(1).upper())]
     last = bands[-1]  # GDAL takes no other for what says where pixels are; one before it is a band like any other
     alpha = replace(last, name="alpha") if last.colour == ColorInterp.alpha and len(bands) > 1 else None
     kept = tuple(band for band in bands if alpha is None or band.index != alpha.index)

@@ -96,8 +96,8 @@ class Scene:
     vrt: VrtRule = "beside"
     """Which VRTs are accepted for it, and for rasters laid on it."""
     _datasets: dict[str, DatasetReader] = field(default_factory=dict, repr=False)
-    known_product: Sensor | None = None
-    """What its values are: the product named when it was opened, else the one that its hints tell of, if they do."""
+    products: tuple[Sensor, ...] = ()
+    """What its values may be: the product named when it was opened, else all that fit what it says of itself."""
 
     @property
     def height(self) -> int:
@@ -115,13 +115,19 @@ class Scene:
         return np.dtype(self.profile.dtype)
 
     @property
+    def known_product(self) -> Sensor | None:
+        """What its values are, if it says so."""
+        return self.products[0] if len(self.products) == 1 else None
+
+    @property
     def product(self) -> Sensor:
         """What its values are; a scene of which nothing says it is refused."""
         if self.known_product is None:
+            choices = [product.name for product in self.products] or list(SENSORS)
+            added = " (n0400: of processing baseline 04.00 and later, with 1000 added to the values)"
             raise SceneError(
                 f"{self.source} holds {self.dtype} values and does not say of which product: name it with "
-                f"`sensor`, one of {', '.join(SENSORS)} (n0400 for Sentinel-2 of processing baseline 04.00 "
-                "and later)."
+                f"`sensor`, one of {', '.join(choices)}{added if '0400' in str(choices) else ''}."
             )
         return self.known_product
 

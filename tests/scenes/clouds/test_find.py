@@ -30,7 +30,7 @@ NONE = Rim(0, 0)
 
 
 def classes_of(scene: Scene, mask: str, folder: Path, sensor: Sensor) -> np.ndarray:
-    clouds = find_clouds(replace(scene, known_product=sensor), mask, folder, rim=NONE)
+    clouds = find_clouds(replace(scene, products=(sensor,)), mask, folder, rim=NONE)
     assert clouds is not None
     return clouds.rows(0, scene.height).classes
 
@@ -156,7 +156,7 @@ def test_s2cloudless_gets_its_ten_bands_as_reflectance(tmp_path: Path, monkeypat
     with open_scene(make(tmp_path / "in.tif", values, **UTM)) as scene:  # no names: the 13 bands of L1C in order
         assert classes_of(scene, "s2cloudless", tmp_path, SENTINEL2_L1C).tolist() == [[THICK]]
         with pytest.raises(SceneError, match="takes Sentinel-2 L1C"):
-            find_clouds(replace(scene, known_product=SENTINEL2_L2A), "s2cloudless", _empty(tmp_path), rim=NONE)
+            find_clouds(replace(scene, products=(SENTINEL2_L2A,)), "s2cloudless", _empty(tmp_path), rim=NONE)
     # B01 B02 B04 B05 B08 B8A B09 B10 B11 B12 are bands 1 2 4 5 8 9 10 11 12 13
     assert np.allclose(got[0], [0.01, 0.06, 0.16, 0.21, 0.36, 0.41, 0.46, 0.51, 0.56, 0.61], atol=1e-6)
 
