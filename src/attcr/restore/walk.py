@@ -22,7 +22,6 @@ from attcr.restore.options import RestoreOptions
 from attcr.scenes.blend import StripBlender
 from attcr.scenes.clouds.masks import THICK
 from attcr.scenes.clouds.rim import CloudMap, CloudRows
-from attcr.scenes.clouds.vote import DARK, SURE
 from attcr.scenes.image import Image
 from attcr.scenes.tiles import Grid, Tile
 
@@ -55,12 +54,15 @@ LARGE_ERROR = 0.02
 LARGE_CHANGE = 0.06
 """Change, in reflectance and mean over the bands, above which weights that predict their error are not believed: on
 SEN12MS-CR's pairs they are then wrong by more than `LARGE_ERROR`, and the core of dense cirrus comes out too dark."""
-HELD_BACK = 1.5
+HELD_BACK = 1.25
 """Where only the network says what is there, a change of this many times `LARGE_CHANGE` is not made, and less and less
 of one that is larger than `LARGE_CHANGE`."""
 THICK_CHANGE = 0.2
 """Without a mask, a change above this part of the model's range counts as thick cloud; by weights that do not remove
 any, as low confidence."""
+NEAR_OPAQUE = 2
+"""Pixels around opaque cloud that are left with it where clear ground says what is under the thin cloud around; the
+network alone is wrong about more of them."""
 SMALLEST_INPUT = 8
 """Pixels along a side that networks take at least."""
 
@@ -117,7 +119,8 @@ class Walk:
         spec = self.spec
         self._removes_thick = "thick" in spec.removes
         if self.clouds is not None and not self._removes_thick:
-            self.clouds = replace(self.clouds, leaves_thick=self.options.unseen != "fill")
+            near = NEAR_OPAQUE if self.options.ground == "scene" else None
+            self.clouds = replace(self.clouds, leaves_thick=self.options.unseen != "fill", near_thick=near)
             if self.options.unseen == "nodata":
                 self._blank = [blank_of(nodata, self.sensor, self.rows.dtype) for nodata in self.nodata]
         self._planes = spec.positions(self.slots)
@@ -219,17 +222,16 @@ class Walk:
 
     def seen(self, clouds: CloudMap) -> Callable[[int, int], Seen]:
         """Give what reads rows as evidence: reflectance, what is surely clear, and what is under cloud or in shadow."""
-        bits = clouds.bits or clouds.read
 
         def read(top: int, bottom: int) -> Seen:
             values = self.rows.read(top, bottom)
             valid = self.rows.valid(values, top, blank=self.sensor.nodata).all(axis=0)
             values = np.where(valid, self.sensor.to_reflectance(values), np.float32(0))
-            told, found = bits(top, bottom), clouds.rows(top, bottom)
-            clear = valid & (found.weights == 0) & ~found.thick & ((told & SURE) > 0)
-            dark = (told & DARK) > 0
+            found = clouds.rows(top, bottom)
             cover = np.where(valid, found.weights, np.float32(0))
-            return Seen(values, clear.astype(np.float32), np.stack([cover * ~dark, cover * dark]))
+            return Seen(
+                values, (valid & found.sure).astype(np.float32), np.stack([cover * ~found.dark, cover * found.dark])
+            )
 
         return read
 

@@ -34,6 +34,7 @@ from attcr.scenes.clouds.masks import (
 from attcr.scenes.clouds.opaque import is_opaque, settle
 from attcr.scenes.clouds.rim import CloudMap, Rim
 from attcr.scenes.clouds.vote import (
+    BLIND_TO_SHADOW,
     CLASS,
     CLEAR_BELOW,
     LIKELY,
@@ -70,7 +71,7 @@ SOME_CLOUD, LEAST_BIAS = 0.05, 0.015
 """The least share of cloud, and of none, that other witnesses must see, and the least change that is a bias."""
 
 Look = Callable[[Array, NDArray[np.bool_]], NDArray[np.float32]]
-"""What a voter makes of values (C, h, w) that are data here."""
+"""What a voter makes of values (C, h, w) that are data here: (.., h, w)."""
 
 
 class Network(NamedTuple):
@@ -128,10 +129,9 @@ def find_clouds(
         plain = replace(scene.profile, dtype="uint8", tags={}, gcps=([], None), rpcs=None, has_mask=False)
         write.create(unfinished, plain, [Band("clouds", "", 1)])
         colours = _bands_for("auto", scene, rgb)
-        votes = is_vote(mask)
-        for top, found in _vote(scene, mask, rgb, network) if votes else _detect(scene, mask, rgb):
+        for top, found in _vote(scene, mask, rgb, network) if is_vote(mask) else _detect(scene, mask, rgb):
             classes = _settled(found & CLASS, top, scene.select(colours) if colours else None, untold)
-            classes |= (found & ~CLASS) if votes else np.where(classes == CLEAR, SURE, 0).astype(np.uint8)
+            classes |= found & ~CLASS
             write.write_rows(unfinished, top, classes[None])
             if on_rows:
                 on_rows(top + classes.shape[0])
@@ -141,12 +141,15 @@ def find_clouds(
         with open_scene(path) as made:
             return made.read(top, bottom)[0]  # type: ignore[no-any-return]
 
+    if not is_vote(mask):
+        return CloudMap(read, scene.height, rim)
+    surely = _clear_bit(read, scene.height)
+
     def bits(top: int, bottom: int) -> Classes:
         told = read(top, bottom)
         out: Classes = ((told & ~SURE) | np.where(told & surely, SURE, 0)).astype(np.uint8)
         return out
 
-    surely = _clear_bit(read, scene.height) if is_vote(mask) else SURE
     return CloudMap(lambda top, bottom: read(top, bottom) & CLASS, scene.height, rim, bits=bits)
 
 
@@ -188,6 +191,19 @@ def _vote(scene: Scene, mask: str, rgb: Sequence[int] | None, network: Network |
             raster.close()
 
 
+class _Said(NamedTuple):
+    """What was said about the rows of a block, each (h, w)."""
+
+    odds: NDArray[np.float32]
+    """Of cloud or shadow, by detectors and masks together."""
+    shadow: NDArray[np.bool_]
+    """What one of them calls shadow."""
+    blind: NDArray[np.float32]
+    """What of the odds is said against cloud by those that see no shadow."""
+    change: NDArray[np.float32] | None
+    """The network's."""
+
+
 class _Voters:
     """All witnesses of a scene, which look at blocks of rows together."""
 
@@ -203,18 +219,25 @@ class _Voters:
         self.masks: list[Callable[[int, int], NDArray[np.float32]]] = []
         self.ask = lru_cache(maxsize=1)(self._ask)  # a scene of one block is looked at once
 
-    def _ask(self, top: int) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
-        """Give what detectors and masks say together, and the network's change, of the rows of a block."""
+    def _ask(self, top: int) -> _Said:
+        """Ask all about a block's rows."""
         first, last = max(top - self.margin, 0), min(top + self.step + self.margin, self.scene.height)
         inner = np.s_[top - first : min(top + self.step, self.scene.height) - first, : self.scene.width]
         odds = np.zeros((last - first, self.scene.width), np.float32)
+        blind, shadow = np.zeros_like(odds), np.zeros_like(odds)
         for name, (detect, bands) in self.detectors.items():
-            odds += self._across(bands, first, last, _odds_of(name, detect))
+            said, seen = self._across(bands, first, last, _odds_of(name, detect))
+            odds += said
+            shadow += seen
+            if name in BLIND_TO_SHADOW:
+                blind += np.minimum(said, 0)
         for mask in self.masks:
-            odds += mask(first, last)
-        odds = need("scipy.ndimage").gaussian_filter(odds, 1.5)[inner]
+            said, seen = mask(first, last)
+            odds += said
+            shadow += seen
+        odds, blind = (need("scipy.ndimage").gaussian_filter(one, 1.5)[inner] for one in (odds, blind))
         change = self._across(self.network.scene, first, last, self.network.change)[inner] if self.network else None
-        return odds, change
+        return _Said(odds, shadow[inner] > 0.5, blind, change)
 
     def bias(self) -> float:
         """Give what the network takes away from clear ground too, as bright deserts: 0 unless it is much.
@@ -225,8 +248,8 @@ class _Voters:
         asked = [self.ask(top) for top in blocks[:: max(len(blocks) // MOST_ASKED, 1)]]
         if self.network is None:
             return 0.0
-        odds = np.concatenate([one.ravel() for one, _ in asked])
-        change = np.concatenate([one.ravel() for _, one in asked if one is not None])
+        odds = np.concatenate([one.odds.ravel() for one in asked])
+        change = np.concatenate([one.change.ravel() for one in asked if one.change is not None])
         cloudy = odds > LIKELY
         if not SOME_CLOUD <= cloudy.mean() <= 1 - SOME_CLOUD:
             return 0.0
@@ -235,11 +258,11 @@ class _Voters:
 
     def classes(self, top: int, bias: float) -> Classes:
         """Give the classes of a block's rows with their bits."""
-        odds, change = self.ask(top)
-        dark = np.zeros(odds.shape, bool)
+        odds, dark, blind, change = self.ask(top)
         if change is not None:
             change = change - np.float32(bias)
-            odds, dark = odds + change_says(change), change < 0
+            dark = dark | (change < 0)
+            odds = odds + change_says(change) - np.where(change < -LEAST_BIAS, blind, 0)
         found = settled(odds, dark)
         values = self.scene.read(top, top + len(found))
         found[~self.scene.valid(values, top, blank=self.scene.product.nodata).any(axis=0)] = CLEAR
@@ -252,22 +275,36 @@ class _Voters:
         _, height, width = values.shape
         pad = [(0, 0), (0, -height % COARSEST), (0, -width % COARSEST)]
         small, there = _coarser(np.pad(values, pad, mode="edge"), np.pad(valid, pad), self.times)
-        made = np.zeros(small.shape[1:], np.float32)
+        parts = []
         for left in range(0, small.shape[2], VOTED):
             near = slice(max(left - VOTED_MARGIN, 0), min(left + VOTED + VOTED_MARGIN, small.shape[2]))
             right = min(left + VOTED, small.shape[2])
-            made[:, left:right] = look(small[:, :, near], there[:, :, near])[:, left - near.start : right - near.start]
+            parts.append(look(small[:, :, near], there[:, :, near])[..., left - near.start : right - near.start])
+        made = np.concatenate(parts, axis=-1)
         for _ in range(self.times.bit_length() - 1):
             made = expand(made)
-        return made[:height, :width]
+        return made[..., :height, :width]
 
 
 def _odds_of(name: str, detect: Callable[[Array], Classes]) -> Look:
-    return lambda values, _: says(name, detect(values))
+    """Give what looks with a detector: its odds, and what it calls shadow, which no other than csmask knows."""
+
+    def look(values: Array, _: NDArray[np.bool_]) -> NDArray[np.float32]:
+        classes = detect(values)
+        return np.stack([says(name, classes), classes == THIN]).astype(np.float32)
+
+    return look
 
 
 def _odds_of_file(name: str, raster: AlignedRaster) -> Callable[[int, int], NDArray[np.float32]]:
-    return lambda top, bottom: says(name, _READERS[name](raster.read(top, bottom)[0]))
+    """Give what reads a product's own mask: its odds, and what it calls shadow."""
+
+    def look(top: int, bottom: int) -> NDArray[np.float32]:
+        values = raster.read(top, bottom)[0]
+        shadow = values == 3 if name == "scl" else (values.astype(np.uint16) & 0b10000) > 0
+        return np.stack([says(name, _READERS[name](values)), shadow]).astype(np.float32)
+
+    return look
 
 
 def _times(scene: Scene) -> int:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from attcr.extras import needed
 from attcr.scenes.clouds.masks import CLEAR, THICK, THIN, Classes
+from attcr.scenes.clouds.vote import CLASS, DARK, SURE
 from attcr.scenes.tiles import Grid, Tile
 
 
@@ -38,10 +39,10 @@ class Rim:
         weights[distance > self.reach] = 0  # diagonals: farther than the reach is outside
         return weights.astype(np.float32)
 
-    def thick(self, classes: Classes) -> NDArray[np.bool_]:
-        """Say which pixels are thick cloud or up to `dilate` pixels from it."""
+    def thick(self, classes: Classes, near: int | None = None) -> NDArray[np.bool_]:
+        """Say which pixels are thick cloud or up to `near` (without it `dilate`) pixels from it."""
         thick: NDArray[np.bool_] = classes == THICK
-        return _distance(thick) <= self.dilate if thick.any() else thick
+        return _distance(thick) <= (self.dilate if near is None else near) if thick.any() else thick
 
 
 def _distance(cloudy: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -60,6 +61,10 @@ class CloudRows(NamedTuple):
     """How much of the restored image goes into each pixel."""
     thick: NDArray[np.bool_]
     """Thick cloud and the pixels that are nearer to it than the rim's `dilate`."""
+    sure: NDArray[np.bool_]
+    """What is surely clear, and not near cloud."""
+    dark: NDArray[np.bool_]
+    """What is under cloud and darker than the ground: shadow."""
 
 
 @dataclass(frozen=True)
@@ -72,21 +77,29 @@ class CloudMap:
     """Rows of the scene."""
     rim: Rim
     bits: Callable[[int, int], Classes] | None = None
-    """Gives classes with the bits that say what is surely clear, and what is dark; None: nothing says it."""
+    """Gives classes with the bits that say what is surely clear, which is never changed, and what is dark; None: what
+    is farther from cloud than its rim is surely clear, and nothing says what is dark."""
     leaves_thick: bool = False
     """Whether thick cloud and what is near it are left as they are: no ramp leads into it, no tile is run for it."""
+    near_thick: int | None = None
+    """How many pixels are near it; without it, the rim's `dilate`."""
 
     def rows(self, top: int, bottom: int) -> CloudRows:
         """Give rows [top, bottom); the same values however the scene is cut into requests."""
         reach = self.rim.reach
         first, last = max(top - reach, 0), min(bottom + reach, self.height)
-        classes = self.read(first, last)
-        thick = self.rim.thick(classes)
+        told = (self.bits or self.read)(first, last)
+        classes = told & CLASS
+        thick = self.rim.thick(classes, self.near_thick)
         weights = self.rim.weights(self._restored(classes))
+        sure = (weights < 1) & ((told & SURE) > 0) & ~thick if self.bits else (weights == 0) & ~thick
+        if self.bits:
+            weights[(told & SURE) > 0] = 0
         if self.leaves_thick:
             weights[thick] = 0
         inner = slice(top - first, bottom - first)
-        return CloudRows(classes[inner], weights[inner], thick[inner])
+        dark = (told & DARK) > 0
+        return CloudRows(classes[inner], weights[inner], thick[inner], sure[inner], dark[inner])
 
     def _restored(self, classes: Classes) -> Classes:
         """Give the classes with only the cloud that will be restored."""
