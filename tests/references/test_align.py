@@ -37,9 +37,10 @@ def test_beyond_reach_or_without_common_detail_no_shift_is_believed() -> None:
         assert found(other) == Shift()
 
 
-def test_a_quarter_of_a_pixel_is_left() -> None:
-    fine = shifted(TARGET, (0, 0.25, 0.25), order=1, mode="nearest").astype(np.float32)
-    assert found(fine) == Shift()
+@pytest.mark.parametrize(("by", "down"), [(0.25, 0), (0.505, 0), (0.75, 1)])
+def test_half_a_pixel_is_left_and_more_counts_as_one(by: float, down: int) -> None:
+    moved = shifted(TARGET, (0, by, 0), order=1, mode="nearest").astype(np.float32)
+    assert found(moved) == (down, 0)
 
 
 def test_what_is_not_clear_has_no_effect() -> None:
