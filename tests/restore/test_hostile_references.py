@@ -158,11 +158,11 @@ def test_values_that_no_ground_reflects_are_not_filled_in(place: Place) -> None:
     assert np.array_equal(read(result.target)[:, 44:52, 44:52], read(place.scene)[:, 44:52, 44:52])
 
 
-def test_a_pixel_of_the_scene_that_no_ground_reflects_spoils_no_fit(place: Place) -> None:
+def test_pixels_of_the_scene_that_no_ground_reflects_spoil_no_fit(place: Place) -> None:
     good = place.write("good", place.good)
     clean, _ = place.restore(good)
     spoilt = np.where(place.gap, 0.8, place.truth)
-    spoilt[:, 90, 5] = 6.5
+    spoilt[:, 80:92, 2:14] = 6.5
     place.scene = place.write("spoilt_20180610", spoilt)
     result, _ = place.restore(good, name="spoilt_out")
     assert place.error(result) < 1.05 * place.error(clean)
@@ -202,6 +202,11 @@ def test_the_order_of_references_changes_nothing(place: Place) -> None:
     assert np.array_equal(read(place.folder / "out_dates.tif"), read(place.folder / "again_dates.tif"))
     assert first.references == second.references
     assert [one["days"] for one in first.references] == [-11, 15, 21]
+    days, number, count, *weights = read(place.folder / "out_dates.tif")[:, place.gap].astype(int)
+    assert set(count) == {3}
+    assert np.array_equal(number, np.argmax(weights, axis=0) + 1)
+    assert np.abs(days - np.tensordot([-11, 15, 21], weights, 1) / 10_000).max() < 0.51
+    assert not set(days) & {-11, 15, 21}
     assert sum(one["weight"] for one in first.references) == pytest.approx(1, abs=1e-5)
 
 
