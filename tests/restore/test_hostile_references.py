@@ -56,7 +56,7 @@ class Place:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", AttcrWarning)
             result = restore_scene(self.scene, self.folder / f"{name}.tif", "none", options=options, overwrite=True)
-        return result, [str(one.message) for one in said]
+        return result, [str(one.message) for one in said if str(one.message).startswith("The reference")]
 
     def error(self, result: RestoreResult) -> float:
         return float(np.abs(read(result.target) / 10_000 - self.truth)[:, self.gap].mean())
