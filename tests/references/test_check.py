@@ -1,6 +1,7 @@
 import numpy as np
+import pytest
 
-from attcr.references.check import MOST_SAMPLES, Evidence, expected_error, self_check
+from attcr.references.check import MOST_SAMPLES, Checked, Evidence, expected_error, self_check
 from attcr.references.harmonise import METHODS, Cells
 from fake_dates import a_gap, evidence_of, ground
 
@@ -127,3 +128,42 @@ def test_as_much_clear_ground_as_is_hidden_is_left() -> None:
     for hidden in choices:
         assert not hidden[~clear].any()
         assert 0 < hidden.sum() <= clear.sum() / 2
+
+
+def test_a_reference_earns_its_place_by_showing_more_than_the_surroundings_do() -> None:
+    draw = np.random.default_rng(0)
+    target, gap = ground(192, 256), a_gap(192, 256)
+    shown = self_check(evidence_of((target * 0.7 + 0.05).astype(np.float32), target, gap))
+    assert shown.earned
+    assert shown.error < 0.1 * shown.surroundings
+    for other in (np.full_like(target, 0.3), draw.uniform(0, 1, target.shape), target[:, ::-1]):
+        checked = self_check(evidence_of(other.astype(np.float32), target, gap))
+        assert not checked.earned
+        assert checked.surroundings == pytest.approx(shown.surroundings)  # no reference is in it
+        assert checked.error > 0.95 * checked.surroundings
+
+
+def test_a_reference_earns_its_place_by_its_detail_and_its_error() -> None:
+    def earned(error: float, detail: float = float("nan"), surroundings: float = 0.01) -> bool:
+        return Checked("line", error, {}, 100, surroundings, detail).earned
+
+    assert earned(0.0095)
+    assert not earned(0.0096)  # without its detail, it must be clearly better than none
+    assert earned(0.0105, 0.2)
+    assert not earned(0.0106, 0.2)
+    assert earned(0.001, 0.12)
+    assert not earned(0.001, 0.11)
+    nothing = float("nan")
+    assert earned(nothing, nothing, nothing)  # nothing speaks against it
+    assert not earned(nothing, 0.05, nothing)
+
+
+def test_with_little_clear_ground_no_error_is_compared() -> None:
+    gap = np.ones((192, 256), bool)
+    for rows, known in ((48, False), (96, True)):
+        gap[:rows, :80] = False
+        evidence = evidence_of(ground(192, 256), ground(192, 256, seed=2), gap)
+        evidence.detail = 0.3
+        checked = self_check(evidence)
+        assert np.isnan(checked.surroundings) != known
+        assert checked.detail == 0.3

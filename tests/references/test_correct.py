@@ -276,7 +276,8 @@ class Nearer(Corrector):
 
     def correct(self, pairs: Sequence[Pair], bases: Sequence[np.ndarray]) -> list[np.ndarray]:
         filled = [
-            Filled(base, (pair.clear | pair.gap).astype(np.int16)) for pair, base in zip(pairs, bases, strict=True)
+            Filled(base, (pair.clear | pair.gap)[None].astype(np.float32))
+            for pair, base in zip(pairs, bases, strict=True)
         ]
         was = [meet_border(one, pair.target, pair.clear) for one, pair in zip(filled, pairs, strict=True)]
         return [one + self.gain * (pair.target - one) for one, pair in zip(was, pairs, strict=True)]

@@ -39,8 +39,8 @@ def test_the_reference_of_the_smallest_error_is_taken_wherever_it_is_clear() -> 
     clear = [np.ones(shape, bool), np.ones(shape, bool)]
     clear[1][:, 48:] = False
     filled = compose([kept(0.02), kept(0.002)], shown(planes, clear), np.ones(shape, bool), 0)
-    assert set(filled.number[:, :45].ravel()) == {2}
-    assert set(filled.number[:, 48:].ravel()) == {1}
+    assert (filled.weights[1, :, :45] > 0.99).all()
+    assert (filled.weights[0, :, 48:] == 1).all()
     assert abs(filled.values[0, 30, 5] - 0.2) < 1e-3
     assert abs(filled.values[0, 30, 60] - 0.1) < 1e-6
     assert np.abs(np.diff(filled.values[0, 30, :48])).max() < 0.02  # no border where one ends
@@ -51,16 +51,16 @@ def test_near_its_clouds_a_reference_gives_way_to_another() -> None:
     planes = [np.full((1, *shape), value, np.float32) for value in (0.1, 0.2)]
     clear = [np.ones(shape, bool), np.ones(shape, bool)]
     clear[1][:, 48:] = False
-    number = compose([kept(0.01), kept(0.009)], shown(planes, clear), np.ones(shape, bool), 0).number[30]
-    assert number[47] == 1
-    assert number[10] == 2
+    first, second = compose([kept(0.01), kept(0.009)], shown(planes, clear), np.ones(shape, bool), 0).weights[:, 30]
+    assert first[47] > second[47]
+    assert first[10] < second[10]
 
 
 def test_where_no_reference_is_clear_nothing_is_filled() -> None:
     shape = (32, 32)
     clear = np.zeros(shape, bool)
     filled = compose([kept(0.01)], [Shown(np.ones((1, *shape), np.float32), clear)], np.ones(shape, bool), 0)
-    assert not filled.number.any()
+    assert not filled.weights.any()
     assert not filled.values.any()
 
 
@@ -68,11 +68,11 @@ def test_the_step_at_the_border_is_gone_and_the_middle_stays() -> None:
     gap = np.zeros((160, 160), bool)
     gap[30:130, 30:130] = True
     target = np.where(gap, 9, 0.2).astype(np.float32)[None]
-    filled = Filled(np.full((1, 160, 160), 0.17, np.float32), np.ones((160, 160), np.int16))
+    filled = Filled(np.full((1, 160, 160), 0.17, np.float32), np.ones((1, 160, 160), np.float32))
     moved = meet_border(filled, target, ~gap)[0]
     assert abs(moved[80, 30] - 0.2) < 0.008
     assert abs(moved[80, 80] - 0.17) < 1e-4
-    far = Filled(np.full((1, 160, 160), 0.5, np.float32), np.ones((160, 160), np.int16))
+    far = Filled(np.full((1, 160, 160), 0.5, np.float32), np.ones((1, 160, 160), np.float32))
     assert (np.abs(meet_border(far, target, ~gap) - 0.5) <= LARGEST_STEP + 1e-6).all()
 
 
@@ -197,7 +197,7 @@ def test_a_reference_that_nothing_is_known_of_gives_way() -> None:
 def test_the_larger_the_share_of_a_network_the_less_a_pixel_is_moved() -> None:
     gap = np.zeros((80, 80), bool)
     gap[20:60, 20:60] = True
-    target, number = np.where(gap, 9, 0.2).astype(np.float32)[None].repeat(2, 0), np.ones((80, 80), np.int16)
+    target, number = np.where(gap, 9, 0.2).astype(np.float32)[None].repeat(2, 0), np.ones((1, 80, 80), np.float32)
     share = np.zeros((80, 80), np.float32)
     share[:, 40:] = 0.75
     moved = meet_border(Filled(np.full((2, 80, 80), 0.17, np.float32), number, share, [1]), target, ~gap) - 0.17
@@ -238,3 +238,46 @@ def test_what_is_brighter_but_darker_in_the_infrared_is_no_haze() -> None:
     target, reference, gap, missed = scene_and_reference()
     water = target + np.array([0.1, 0.1, -0.1], np.float32)[:, None, None]
     assert found(np.where(missed, water, target).astype(np.float32), reference, gap)[missed].mean() < 0.05
+
+
+def test_the_weights_sum_to_one_and_are_true_to_the_values_in_any_order() -> None:
+    shape = (48, 64)
+    planes = [ground(*shape, seed=i) for i in range(3)]
+    clear = [np.ones(shape, bool) for _ in planes]
+    clear[0][:, 40:] = False
+    clear[1][30:, :] = False
+    clear[2][:24, :] = False
+    clear[1][:, 50:] = False
+    tuned = [kept(0.01), kept(0.008), kept(0.013)]
+    filled = compose(tuned, shown(planes, clear), np.ones(shape, bool), 0)
+    seen = np.any(clear, axis=0)
+    assert not seen.all()
+    assert np.array_equal(filled.known, seen)
+    assert filled.weights.sum(axis=0)[seen] == pytest.approx(1)
+    assert not filled.weights[:, ~seen].any()
+    meant = sum(weight * plane for weight, plane in zip(filled.weights, planes, strict=True))
+    assert filled.values[:, seen] == pytest.approx(meant[:, seen], abs=1e-6)
+    assert filled.weights[:2, 5, 5] == pytest.approx(np.array([8**4, 10**4]) / (8**4 + 10**4), rel=1e-4)
+    turned = compose(tuned[::-1], shown(planes[::-1], clear[::-1]), np.ones(shape, bool), 0)
+    assert turned.weights == pytest.approx(filled.weights[::-1], abs=1e-6)
+    assert turned.values == pytest.approx(filled.values, abs=1e-6)
+
+
+def test_what_a_fit_makes_of_a_reference_stays_within_what_ground_reflects() -> None:
+    wild = Tuned(lambda values, rows, cols: values * 1e20, Checked("line", 0.01, {}, 0))
+    values = np.array([[[0.1, -0.1]]], np.float32)
+    filled = compose([wild], [Shown(values, np.ones((1, 2), bool))], np.ones((1, 2), bool), 0)
+    assert filled.values[0, 0].tolist() == pytest.approx([2, -0.2])
+
+
+@pytest.mark.parametrize("across", [-2, 0, 3])
+def test_a_moved_reference_ends_where_it_ends(across: int) -> None:
+    values = np.arange(1, 25, dtype=np.float32).reshape(1, 4, 6)
+    moved = Shown(values, values[0] != 9).moved(across, 1, 2)
+    assert moved.values.shape == (1, 7, 6)
+    for row, col in np.ndindex(7, 6):
+        was = (row - 1, col + across)
+        inside = 0 <= was[0] < 4 and 0 <= was[1] < 6
+        assert moved.clear[row, col] == (inside and values[0][was] != 9)
+        if inside:
+            assert moved.values[0, row, col] == values[0][was]

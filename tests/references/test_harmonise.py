@@ -10,7 +10,10 @@ from attcr.references.harmonise import (
     Sample,
     Seen,
     fit_lines,
+    middle,
+    plausible,
     smooth,
+    surroundings,
     window_fit,
 )
 from fake_dates import a_gap, evidence_of, ground
@@ -175,3 +178,29 @@ def test_far_from_clear_pixels_a_window_has_the_fit_of_the_whole() -> None:
     clear[:, :40] = True
     fitted = window_fit(reference, reference * np.float32(0.5) + np.float32(0.2), clear, 9)
     assert np.allclose(fitted[:, :, 60:], 0.5 * reference[:, :, 60:] + 0.2, atol=1e-4)
+
+
+def test_the_surroundings_are_the_targets_own_level_whatever_the_reference_shows() -> None:
+    gap = a_gap()
+    rows, cols = np.nonzero(gap)
+    slope = np.broadcast_to(np.linspace(0.1, 0.4, 128, dtype=np.float32), (3, 96, 128))
+    for reference in (ground(), np.full((3, 96, 128), 0.9, np.float32)):
+        filled = surroundings(evidence_of(reference, slope, gap).seen())(reference[:, gap], rows, cols)
+        assert np.abs(filled - slope[:, gap]).max() < 0.03  # of 0.11 across the gap
+        flat = surroundings(evidence_of(reference, slope * 0 + np.float32(0.25), gap).seen())
+        assert flat(reference[:, gap], rows, cols) == pytest.approx(0.25, abs=1e-6)
+
+
+def test_what_no_ground_reflects_is_not_plausible_in_any_band() -> None:
+    values = np.full((2, 1, 9), 0.1, np.float32)
+    values[1, 0] = [0.1, np.nan, np.inf, -9999, 1e36, 2.01, 2.0, -0.21, -0.2]
+    assert plausible(values)[0].tolist() == [True, False, False, False, False, False, True, False, True]
+
+
+def test_the_median_of_the_clear_ground_needs_no_reference() -> None:
+    gap, target = a_gap(), ground()
+    rows, cols = np.nonzero(gap)
+    filled = middle(evidence_of(ground(seed=3), target, gap).seen())(target[:, gap], rows, cols)
+    assert filled.shape == target[:, gap].shape
+    assert filled[:, 0] == pytest.approx(np.median(target[:, ~gap], axis=1), abs=1e-6)
+    assert (filled == filled[:, :1]).all()

@@ -1,5 +1,6 @@
 """References are opened on the grid of a scene, with its bands."""
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from affine import Affine
 
 from attcr.bands.sensors import SENTINEL2_L2A, SENTINEL2_L2A_N0400
-from attcr.errors import SceneError
+from attcr.errors import AttcrWarning, SceneError
 from attcr.references.open import Beside, ReferenceScene, open_references
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import Scene
@@ -29,7 +30,7 @@ def write(path: Path, values: np.ndarray = VALUES, names: tuple[str, ...] = ("B0
 
 @pytest.fixture
 def beside(tmp_path: Path) -> Iterator[Beside]:
-    with open_scene(write(tmp_path / "S2_20200601.tif")) as scene:
+    with open_scene(write(tmp_path / "S2_20200601.tif", VALUES + 20)) as scene:
         yield Beside(scene, ("red", "nir"), (665.0, 842.0))
 
 
@@ -49,7 +50,7 @@ def test_days_are_counted_from_the_scene_where_a_file_tells_its_day(
 
 
 def test_where_the_scene_does_not_tell_its_day_none_is_counted(tmp_path: Path) -> None:
-    with open_scene(write(tmp_path / "untold.tif")) as scene:
+    with open_scene(write(tmp_path / "untold.tif", VALUES + 20)) as scene:
         one = opened(write(tmp_path / "S2_20200611.tif"), Beside(scene, ("red", "nir"), (665.0, 842.0)))
         assert one.days is None
 
@@ -117,3 +118,41 @@ def test_what_was_opened_is_closed_where_another_one_is_refused(
     with pytest.raises(SceneError, match=r"bad\.tif cannot be used: its bands are B04, and the scene's red nir"):
         open_references([good, bad], "none", beside)
     assert sorted(closed) == ["bad.tif", "good.tif"]
+
+
+def test_the_scene_itself_and_copies_of_it_are_left_out_and_alone_they_are_refused(
+    tmp_path: Path, beside: Beside
+) -> None:
+    own = str(tmp_path / "S2_20200601.tif")
+    coded = write(tmp_path / "S2_20200609.tif", VALUES + 1020, baseline="05.09")  # the same reflectance
+    holes = write(tmp_path / "S2_20200608.tif", np.where(VALUES % 192 == 100, 0, VALUES + 20).astype(np.uint16))
+    other = write(tmp_path / "S2_20200611.tif")
+    for same in (own, coded, holes):
+        with pytest.raises(SceneError, match="is the scene itself and shows nothing under its clouds: give others"):
+            open_references([same], "none", beside)
+        with pytest.warns(AttcrWarning, match=f"{Path(same).name} is the scene itself: it is left out") as said:
+            (left,) = open_references([same, other], "none", beside)
+        assert len(said) == 1
+        assert left.days == 10
+    one = VALUES + 20
+    one[0, 6, 6] += 1  # a single number more
+    assert opened(write(tmp_path / "S2_20200612.tif", one), beside).days == 11
+
+
+def test_each_is_opened_once_and_the_order_makes_no_difference(tmp_path: Path, beside: Beside) -> None:
+    days = {"S2_20200630.tif": 29, "S2_20200603.tif": 2, "S2_20200530.tif": -2, "untold.tif": None}
+    hrefs = [write(tmp_path / name) for name in days]
+    (tmp_path / "link.tif").symlink_to(tmp_path / "S2_20200603.tif")
+    for given in (hrefs, hrefs[::-1], [*hrefs, str(tmp_path / "link.tif"), hrefs[0]]):
+        assert [one.days for one in open_references(given, "none", beside)] == [-2, 2, 29, None]
+
+
+def test_a_coarser_reference_is_told(tmp_path: Path, beside: Beside) -> None:
+    t = UTM["transform"]
+    for times, told in ((1.4, False), (3, True)):
+        wide = write(tmp_path / f"{times}.tif", transform=t * Affine.scale(times))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            opened(wide, beside)
+        assert [str(one.message).endswith("what it fills shows less detail.") for one in said] == [True] * told
+    assert "has pixels 3.0 times as wide" in str(said[0].message)

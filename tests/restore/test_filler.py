@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from affine import Affine
-from rasterio.warp import transform
+from rasterio.warp import reproject, transform
 from scipy.ndimage import gaussian_filter
 from typer.testing import CliRunner
 
@@ -102,14 +102,20 @@ def test_cloud_is_gone_and_every_pixel_says_where_it_is_from(place: Place) -> No
     assert set(quality[inside]) == {FROM_DATE}
     far = read(place.cloudy)[:, quality == ORIGINAL]
     assert same_bits(read(result.target)[:, quality == ORIGINAL], far)
-    days = {1: 10, 2: -10}
-    assert set(np.unique(dates[1][inside])) <= {1, 2}
-    assert {days[n] for n in np.unique(dates[1][inside])} == set(np.unique(dates[0][inside]))
+    days, number, count, *weights = dates[:, inside].astype(int)  # the nearest in time comes first: -10, then +10
+    assert set(number) == {1 + int(weights[1].mean() > weights[0].mean())}
+    assert np.abs(np.sum(weights, axis=0) - 10_000).max() <= 1
+    assert np.array_equal(count, np.sum([one > 0 for one in weights], axis=0))
+    assert np.abs(days - (10 * weights[1] - 10 * weights[0]) / 10_000).max() <= 0.501
     assert (dates[:, quality == ORIGINAL] == -32768).all()
     told = json.loads(result.item.read_text())["properties"]["attcr:references"]
-    assert [one["days"] for one in told] == [10, -10]
-    assert sum(one["pixels"] for one in told) == (quality == FROM_DATE).sum()
+    assert [one["days"] for one in told] == [-10, 10]
+    filled = dates[:, quality == FROM_DATE].astype(int)
+    assert [one["pixels"] for one in told] == [(filled[3] > 0).sum(), (filled[4] > 0).sum()]
+    assert [one["weight"] for one in told] == pytest.approx([row.mean() / 10_000 for row in filled[3:]], abs=1e-4)
+    assert sum(one["share"] for one in told) == pytest.approx((quality == FROM_DATE).mean(), abs=1e-4)
     assert all(len(one["files"][0]["ends_sha256"]) == 64 and one["expected_error"] < 0.01 for one in told)
+    assert all(one["expected_error"] < 0.2 * one["surroundings_error"] for one in told)
     assert told == result.references
     assert result.dates == place.folder / "out_dates.tif"
     assert result.pixels[QUALITY_NAMES[FROM_DATE]] == (quality == FROM_DATE).sum()
@@ -174,14 +180,13 @@ def test_three_of_another_sensor_half_a_pixel_away_with_an_offset_are_as_good_as
 
 
 def test_a_reference_in_another_projection_is_brought_to_the_grid(place: Place) -> None:
-    left, top = transform("EPSG:32633", "EPSG:32632", [600000 - 50], [5500020 + 50])
-    wide = np.pad(shrunk(place.fine), ((0, 0), (20, 20), (20, 20)), mode="reflect")
-    other = scene(
-        place.folder / "S2_20200613.tif",
-        numbers(wide),
-        crs="EPSG:32632",
-        transform=Affine(10, 0, left[0] - 150, 0, -10, top[0] + 150),
-    )
+    left, top = transform("EPSG:32633", "EPSG:32632", [600000], [5500020])
+    there = Affine(10, 0, left[0] - 300, 0, -10, top[0] + 300)
+    wide = np.zeros((3, HEIGHT + 60, WIDTH + 60), np.float32)
+    of_scene = {"src_transform": UTM["transform"], "src_crs": UTM["crs"]}
+    reproject(shrunk(place.fine), wide, **of_scene, dst_transform=there, dst_crs="EPSG:32632", resampling=1)
+    values = np.where(wide > 0, numbers(wide), 0).astype(np.uint16)
+    other = scene(place.folder / "S2_20200613.tif", values, crs="EPSG:32632", transform=there, nodata=0)
     result = restore_scene(place.cloudy, place.folder / "out.tif", "none", options=place.options(other))
     assert set(read(result.quality)[0][place.gap]) == {FROM_DATE}
 
@@ -430,6 +435,7 @@ def test_haze_is_told_by_blue_red_and_either_near_infrared(
 class OtherDay(ArrayRows):
     """A reference in memory."""
 
+    name: str = "other day"
     sensor: Sensor = SENTINEL2_L2A
     days: int = 5
 

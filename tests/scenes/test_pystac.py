@@ -216,3 +216,9 @@ def test_the_item_names_its_files_bands_and_source(scene: Scene) -> None:
     }
     assert item["assets"]["restored"]["bands"] == [{"name": "B04"}, {"name": "band 2"}]
     assert [(link["rel"], link["href"]) for link in item["links"]] == [("derived_from", "https://host/scene.tif")]
+
+
+def test_an_item_holds_no_number_that_json_has_not(scene: Scene) -> None:
+    files = {"restored": (Path("out/a.tif"), "The scene")}
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        item_of(scene, Path("out/a.tif"), files, {"attcr:error": float("nan")})

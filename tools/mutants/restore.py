@@ -208,4 +208,31 @@ MUTANTS = [
         ("one-over-the-other", "        if target in targets:", "        if target in sources:"),
         ("jpeg-stays", '".jpg": ".png"', '".jpg": ".jpg"'),
     ),
+    *of(
+        "restore/filler.py",
+        ("tests/restore/test_hostile_references.py",),
+        ("refused-fills", "if i in self.refused or first == last:", "if first == last:"),
+        (
+            "any-value-of-the-scene",
+            "(cloud == 0) & valid.all(axis=0) & plausible(values)",
+            "(cloud == 0) & valid.all(axis=0)",
+        ),
+        ("any-value-of-a-reference", "nodata).all(axis=0) & plausible(values)", "nodata).all(axis=0)"),
+        ("shift-is-left", "first, last = (min(max(row + down, 0)", "first, last = (min(max(row + 0 * down, 0)"),
+        ("columns-are-left", ".moved(across, first", ".moved(0 * across, first"),
+    ),
+    *of(
+        "restore/filler.py",
+        ("tests/restore/test_hostile_references.py",),
+        (
+            "day-of-the-main-one",
+            "mean = np.where(parts > 0, parts * days[:, None], 0).sum(axis=0)",
+            "mean = days[parts.argmax(axis=0)]",
+        ),
+    ),
+    *of(
+        "restore/publish.py",
+        ("tests/restore/test_filler.py",),
+        ("pixels-for-weights", "total += weights.sum(axis=(1, 2))", "total += 10_000 * (weights > 0).sum(axis=(1, 2))"),
+    ),
 ]

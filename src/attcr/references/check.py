@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.extras import need
-from attcr.references.harmonise import METHODS, Array, Cells, Float32, Float64, Sample, Seen
+from attcr.references.align import LEAST_DETAIL
+from attcr.references.harmonise import METHODS, WITHOUT, Array, Cells, Float32, Float64, Sample, Seen
 
 MOST_SAMPLES = 400_000
 """About the most pixels that are kept of a reference and the target."""
@@ -29,6 +30,11 @@ SOME_CLEAR, MUCH_CLEAR = 0.05, 0.1
 
 The little ground that is left between clouds is often in their shadow: a fit there would be worse than none."""
 SIMPLE = ("line", "histogram", "copied")
+EARNED, WITH_DETAIL = 0.95, 1.05
+"""Part of the error without any reference that a reference must stay below; where its detail is the scene's, it may be
+a little above: a mean error favours what is blurred.
+
+Constants, noise and other places reach 0.96 at best, and pairs of real dates 1.01 at worst."""
 
 
 @dataclass
@@ -41,6 +47,8 @@ class Evidence:
     """Of each cell, as `Seen` has them."""
     gaps: Float64 = field(init=False)
     """Pixels to fill in each cell."""
+    detail: float = float("nan")
+    """Correlation of the fine detail of both (`align`); NaN where it is not known."""
     _parts: list[Sample] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -133,6 +141,18 @@ class Checked:
     """The same for each method."""
     pixels: int
     """Number of hidden pixels that the errors were measured on."""
+    surroundings: float = float("nan")
+    """The error on the same pixels without any reference: of the clear ground around them, or of the median of all."""
+
+    detail: float = float("nan")
+    """Correlation of the fine detail of both; NaN where it is not known."""
+
+    @property
+    def earned(self) -> bool:
+        """Whether it shows the scene's ground, and no worse than without any reference, as far as this is known."""
+        if np.isnan(self.detail):
+            return not self.error > EARNED * self.surroundings
+        return self.detail >= LEAST_DETAIL and not self.error > WITH_DETAIL * self.surroundings
 
 
 def self_check(evidence: Evidence, methods: Sequence[str] = tuple(METHODS)) -> Checked:
@@ -141,12 +161,14 @@ def self_check(evidence: Evidence, methods: Sequence[str] = tuple(METHODS)) -> C
     The errors are weighted by the distance to clear ground, so that each distance counts as much as in the gaps.
     """
     if evidence.common < SOME_CLEAR:
-        return Checked("copied", float("nan"), {}, 0)
-    if evidence.common < MUCH_CLEAR:
+        return Checked("copied", float("nan"), {}, 0, detail=evidence.detail)
+    little = evidence.common < MUCH_CLEAR
+    if little:
         methods = [name for name in methods if name in SIMPLE] or list(methods)
     gap = evidence.gap_cells()
     wanted = np.bincount(cells_to(~gap)[gap], minlength=FARTHEST_CELL + 1).astype(np.float64)
-    errors = {name: np.zeros(FARTHEST_CELL + 1) for name in methods}
+    ways = {name: METHODS[name] for name in methods} | WITHOUT
+    errors = {name: np.zeros(FARTHEST_CELL + 1) for name in ways}
     counts = np.zeros(FARTHEST_CELL + 1)
     sample = evidence.sample()
     places = evidence.cells.of(sample.rows, sample.cols)
@@ -157,16 +179,19 @@ def self_check(evidence: Evidence, methods: Sequence[str] = tuple(METHODS)) -> C
             continue
         near = cells_to(~hidden)[places][here]
         counts += np.bincount(near, minlength=FARTHEST_CELL + 1)
-        for name in methods:
-            filled = METHODS[name](seen)(tried.reference, tried.rows, tried.cols)
+        for name, method in ways.items():
+            filled = method(seen)(tried.reference, tried.rows, tried.cols)
             off = np.abs(filled - tried.target).mean(axis=0, dtype=np.float64)
             errors[name] += np.bincount(near, off, FARTHEST_CELL + 1)
     total = int(counts.sum())
     if total < LEAST_PIXELS:
-        return Checked("line" if len(sample) >= LEAST_PIXELS else "copied", float("nan"), {}, total)
+        simple = "line" if len(sample) >= LEAST_PIXELS else "copied"
+        return Checked(simple, float("nan"), {}, total, detail=evidence.detail)
     expected = {name: expected_error(sums, counts, wanted) for name, sums in errors.items()}
+    alone = min(expected.pop(name) for name in WITHOUT)
+    alone = float("nan") if little else alone  # what is hidden lies close to clear ground, and the gaps far from it
     best = min(expected, key=lambda name: expected[name])
-    return Checked(best, expected[best], expected, total)
+    return Checked(best, expected[best], expected, total, alone, evidence.detail)
 
 
 def _moved(gap: NDArray[np.bool_], clear: NDArray[np.bool_], down: float, across: float) -> NDArray[np.bool_]:

@@ -24,7 +24,7 @@ from attcr.errors import ConfigError, SceneError, warn
 from attcr.predict import Backend, open_predictor
 from attcr.references.check import LEAST_PIXELS, MUCH_CLEAR, Evidence
 from attcr.references.fill import Added, Corrected, Filled, Tuned, meet_border
-from attcr.references.harmonise import METHODS, Cells, Float32, Harmoniser, regression
+from attcr.references.harmonise import METHODS, PLAUSIBLE, Cells, Float32, Harmoniser, regression
 from attcr.scenes.blend import StripBlender
 from attcr.scenes.tiles import Grid, Tile, grid
 from attcr.weights import find_weights, published, read_header
@@ -134,7 +134,7 @@ class Pair:
         out = np.zeros_like(self.reference)
         rows, cols = np.nonzero(self.clear | self.gap)
         fitted = harmonise(self.reference[:, rows, cols], rows + self.row, cols + self.col)
-        out[:, rows, cols] = np.clip(fitted, -0.2, 2)
+        out[:, rows, cols] = np.clip(fitted, *PLAUSIBLE)
         return out
 
     def is_enough(self) -> bool:
@@ -280,7 +280,7 @@ def _errors(
     """Give the sum over hidden pixels of the mean error of the bands, with each share of the network."""
     fitted = pair.harmonised(base)
     filled = fitted if usual is base else pair.harmonised(usual)
-    known = Filled(filled, (pair.clear | pair.gap).astype(np.int16))
+    known = Filled(filled, (pair.clear | pair.gap)[None].astype(np.float32))
     was, truth = meet_border(known, pair.target, pair.clear)[:, here], pair.target[:, here]
     (better,) = corrector.correct([pair], [fitted])
     change = np.zeros_like(was)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from attcr.extras import need
 from attcr.references.check import SOME_CLEAR, Checked, Evidence, cells_to, self_check
-from attcr.references.harmonise import METHODS, Array, Float32, Harmoniser, copied, regression
+from attcr.references.harmonise import METHODS, PLAUSIBLE, Array, Float32, Harmoniser, copied, regression
 
 EDGE = 24
 """Pixels from its own clouds and edge over which a reference gains weight: the edges of masks are seldom clear."""
@@ -104,6 +104,14 @@ class Shown:
     clear: NDArray[np.bool_]
     """(h, W): where it is clear."""
 
+    def moved(self, across: int, above: int, below: int) -> Shown:
+        """Give it so many columns farther left, with rows added above and below that are not clear."""
+        width = self.clear.shape[1]
+        start, end = min(max(across, 0), width), max(min(width + across, width), 0)
+        sides = (above, below), (start - across, width - end + across)
+        values = np.pad(self.values[:, :, start:end], ((0, 0), *sides))
+        return Shown(values, np.pad(self.clear[:, start:end], sides))
+
 
 @dataclass(frozen=True)
 class Added:
@@ -125,12 +133,17 @@ class Filled:
 
     values: Float32
     """(C, h, W); 0 where no reference is clear."""
-    number: NDArray[np.int16]
-    """(h, W): the reference that counts most, from 1; 0 where none is clear."""
+    weights: Float32
+    """(N, h, W): how much each reference counts; they sum to 1, and are 0 where none is clear."""
     share: Float32 | None = None
     """(h, W): how much of a network is in each pixel of some bands."""
     bands: Sequence[int] = ()
     """These bands."""
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Where any reference is clear."""
+        return np.asarray(self.weights.any(axis=0))
 
 
 def compose(
@@ -145,17 +158,17 @@ def compose(
     The weights of references change gradually, so that no border shows between two of them.
     """
     total = np.zeros_like(shown[0].values, np.float32)
-    weights, best = np.zeros(wanted.shape, np.float32), np.zeros(wanted.shape, np.float32)
-    number = np.zeros(wanted.shape, np.int16)
+    weights = np.zeros((len(shown), *wanted.shape), np.float32)
     network = next((one for one in added if one), None)
     shares = np.zeros(wanted.shape, np.float32) if network else None
-    for i, (reference, seen) in enumerate(zip(references, shown, strict=True), 1):
+    for i, (reference, seen) in enumerate(zip(references, shown, strict=True)):
         rows, cols = np.nonzero(wanted & seen.clear)
         if not len(rows):
             continue
         weight = _inwards(seen.clear)[rows, cols] * np.float32(reference.preference)
-        total[:, rows, cols] += weight * reference.harmonise(seen.values[:, rows, cols], rows + top, cols)
-        more = added[i - 1] if added else None
+        fitted = reference.harmonise(seen.values[:, rows, cols], rows + top, cols)
+        total[:, rows, cols] += weight * np.clip(fitted, *PLAUSIBLE)
+        more = added[i] if added else None
         if more and shares is not None:
             inside = (rows >= more.top) & (rows < more.top + len(more.share))
             down, across = rows[inside], cols[inside]
@@ -163,13 +176,11 @@ def compose(
             for band, plane in zip(more.bands, more.values, strict=True):
                 total[band, down, across] += weight[inside] * plane[place]
             shares[down, across] += weight[inside] * more.share[place]
-        weights[rows, cols] += weight
-        better = weight > best[rows, cols]
-        best[rows[better], cols[better]] = weight[better]
-        number[rows[better], cols[better]] = i
-    weights = np.where(weights > 0, weights, 1)
-    share = None if shares is None else shares / weights
-    return Filled((total / weights).astype(np.float32), number, share, network.bands if network else ())
+        weights[i, rows, cols] = weight
+    every = weights.sum(axis=0)
+    every[every == 0] = 1
+    share = None if shares is None else shares / every
+    return Filled(total / every, weights / every, share, network.bands if network else ())
 
 
 def _inwards(clear: NDArray[np.bool_]) -> Float32:
@@ -186,7 +197,8 @@ def meet_border(filled: Filled, target: Float32, clear: NDArray[np.bool_]) -> Fl
     The difference of the two just outside is carried inwards and fades within a few pixels; it is never more than
     LARGEST_STEP. A network already sees the border: the larger its share in a pixel, the less the pixel is moved.
     """
-    known = clear & (filled.number > 0)
+    here = filled.known
+    known = clear & here
     if not known.any():
         return filled.values
 
@@ -199,7 +211,7 @@ def meet_border(filled: Filled, target: Float32, clear: NDArray[np.bool_]) -> Fl
         step = around(np.where(known, np.clip(seen - new, -LARGEST_STEP, LARGEST_STEP), 0)) / (share + 0.05)
         if filled.share is not None and band in filled.bands:
             step *= 1 - filled.share
-        out[band] = np.where(filled.number > 0, new + step, new)
+        out[band] = np.where(here, new + step, new)
     return out
 
 

@@ -42,6 +42,14 @@ SORTED = 8_000
 """About how many pixels the kinds of ground are found from."""
 STEPS = 256
 """Number of quantiles at which histograms are matched."""
+PLAUSIBLE = (-0.2, 2.0)
+"""Reflectance beyond which a value is none: a fill value that nothing declares, or saturation."""
+
+
+def plausible(values: Float32) -> NDArray[np.bool_]:
+    """Say which pixels of an image (C, h, W) hold finite values that can be reflectance in all bands."""
+    low, high = PLAUSIBLE
+    return np.asarray(((values >= low) & (values <= high)).all(axis=0))
 
 
 @dataclass(frozen=True)
@@ -157,6 +165,20 @@ class Seen:
     def around(self) -> Float64:
         """The sums of each cell with those around it."""
         return smooth(self.sums)
+
+
+def surroundings(seen: Seen) -> Harmoniser:
+    """Leave the reference out: the target's own clear ground, interpolated."""
+    bands = len(seen.sample.reference)
+    sums = smooth(seen.sums[[0, *range(1 + bands, 1 + 2 * bands)]])
+    level = (sums[1:] / np.maximum(sums[0], 1e-12)).astype(np.float32)
+    return lambda values, rows, cols: seen.cells.interpolate(level, rows, cols)
+
+
+def middle(seen: Seen) -> Harmoniser:
+    """Leave the reference out: the median of the target's clear ground."""
+    level = np.median(seen.sample.target, axis=1, keepdims=True).astype(np.float32)
+    return lambda values, rows, cols: np.broadcast_to(level, values.shape)
 
 
 def copied(seen: Seen) -> Harmoniser:
@@ -362,6 +384,8 @@ METHODS: dict[str, Callable[[Seen], Harmoniser]] = {
     "copied": copied,
 }
 """Names of the methods, as reports have them."""
+WITHOUT: dict[str, Callable[[Seen], Harmoniser]] = {"surroundings": surroundings, "middle": middle}
+"""What needs no reference, so that every reference must beat it."""
 
 
 def window_fit(reference: Float32, target: Float32, clear: NDArray[np.bool_], window: int = 65) -> Float32:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.addresses import redact
+from attcr.addresses import local_file, redact
 from attcr.bands.sensors import Sensor
 from attcr.bands.spec import PRODUCTS, InputSpec, Slot
 from attcr.errors import SceneError, warn
@@ -33,6 +34,10 @@ with needed():
 
 ROWS_LOOKED_AT = 128
 """Rows of a cloud map that are looked at together."""
+SAME_NUMBER = 1e-5
+"""The largest difference in reflectance of two copies of a number in different types."""
+COARSER = 1.5
+"""How many of the scene's pixels a reference's pixel may be wide before its lack of detail is told."""
 VEILED = 0.9
 """Share of a reference under thin cloud from which all of it is taken for lying under a veil."""
 
@@ -78,6 +83,9 @@ class ReferenceScene:
         xs, ys = zip(*self.profile.corners(), strict=True)
         if left >= max(xs) or right <= min(xs) or bottom >= max(ys) or top <= min(ys):
             raise SceneError(f"{self.scene.source} lies outside the scene: give another date of the same place.")
+        wide = (right - left) / self.scene.profile.width * self.width / (max(xs) - min(xs))
+        if wide > COARSER:
+            warn(f"{self.name} has pixels {wide:.1f} times as wide as the scene's: what it fills shows less detail.")
 
     def _warp(self, band: Band) -> WarpedVRT:
         return WarpedVRT(
@@ -91,6 +99,11 @@ class ReferenceScene:
             nodata=np.nan,
             dtype="float32",
         )
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"The reference {self.scene.source}"
 
     @property
     def sensor(self) -> Sensor:
@@ -147,7 +160,7 @@ class ReferenceScene:
         cloud = THICK if self._is_veiled(folder / CLOUDS) else THIN
         if cloud == THICK:
             warn(
-                f"The reference {self.scene.source} is completely under thin cloud: it is used all the same, where it "
+                f"{self.name} is completely under thin cloud: it is used all the same, where it "
                 "is not under thick cloud."
             )
 
@@ -168,6 +181,19 @@ class ReferenceScene:
                 thin += int((valid & (made.read(top, bottom)[0] == THIN)).sum())
                 data += int(valid.sum())
         return thin > VEILED * data
+
+    def shows_same(self, scene: Scene) -> bool:
+        """Say whether its pixels are a scene's own: three parts of it are compared."""
+        height = min(ROWS_LOOKED_AT, self.height)
+        compared = False
+        for top in sorted({0, (self.height - height) // 2, self.height - height}):
+            own, came = self.read(top, top + height), scene.read(top, top + height)
+            both = self.valid(own, top, blank=self.sensor.nodata) & scene.valid(came, top, blank=scene.product.nodata)
+            there, here = self.sensor.to_reflectance(own)[both], scene.product.to_reflectance(came)[both]
+            if not np.allclose(there, here, rtol=0, atol=SAME_NUMBER):
+                return False
+            compared |= bool(len(here) and here.min() < here.max())  # two blank images tell nothing
+        return compared
 
     def close(self) -> None:
         """Close its files."""
@@ -195,18 +221,40 @@ class Beside:
 
 
 def open_references(hrefs: Sequence[str], mask: str | None, beside: Beside) -> tuple[ReferenceScene, ...]:
-    """Open the references of a scene with the bands that it has.
+    """Open the references of a scene with the bands that it has, each once, the nearest in time first.
 
-    A reference that does not say of which product it is, is of the scene's.
+    So their order makes no difference. A reference that does not say of which product it is, is of the scene's. The
+    scene itself, as a pattern of file names gives it, is left out; alone, it is refused.
     """
     opened: list[ReferenceScene] = []
     try:
-        opened.extend(_open_reference(href, mask, beside) for href in hrefs)
+        once: dict[str, str] = {}
+        for href in hrefs:
+            once.setdefault(_file(href), href)
+        opened.extend(_open_reference(href, mask, beside) for href in once.values())
+        copies = [one for one in opened if one.shows_same(beside.scene)]
+        if copies and len(copies) == len(opened):
+            raise SceneError(f"{copies[0].name} is the scene itself and shows nothing under its clouds: give others.")
     except BaseException:
         for one in opened:
             one.close()
         raise
-    return tuple(opened)
+    for one in copies:
+        warn(f"{one.name} is the scene itself: it is left out.")
+        opened.remove(one)
+        one.close()
+    return tuple(sorted(opened, key=_order))
+
+
+def _file(href: str) -> str:
+    """Give a name that all addresses of one local file share."""
+    path = None if href.startswith("/vsi") else local_file(href)  # an archive may hold several
+    return href if path is None else os.path.realpath(path)
+
+
+def _order(one: ReferenceScene) -> tuple[bool, int, int, str]:
+    days = one.days or 0
+    return one.days is None, abs(days), days, one.scene.source
 
 
 def _open_reference(href: str, mask: str | None, beside: Beside) -> ReferenceScene:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from attcr.bands.products import band_names, find_band
 from attcr.bands.sensors import Sensor, into_dtype
+from attcr.errors import warn
 from attcr.extras import need
+from attcr.references.align import FARTHEST, Alignment, Shift
 from attcr.references.check import Evidence, self_check
 from attcr.references.correct import Corrections, Corrector, Pair, tiles_over, with_network
 from attcr.references.fill import (
@@ -30,7 +32,7 @@ from attcr.references.fill import (
     meet_border,
     tune,
 )
-from attcr.references.harmonise import Cells, Float32
+from attcr.references.harmonise import Cells, Float32, plausible
 from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, LOW_CONFIDENCE, NODATA, Array, Strip, avoid
 from attcr.scenes.clouds.masks import CLEAR, THICK
 from attcr.scenes.clouds.rim import CloudMap
@@ -38,6 +40,10 @@ from attcr.scenes.image import Image, Reference
 
 UNKNOWN_DAYS = -(1 << 15)
 """Stands for a day that is not known, and for pixels that are from no reference."""
+WHOLE = 10_000
+"""The weight of a reference that a pixel is from alone, as the raster of dates has it."""
+DATES = ("days", "reference", "dates")
+"""Bands of that raster before the weights: the weighted mean day, the reference that counts most, how many."""
 REFERENCES = "references.json"
 """The file of a working folder that says what was chosen for each reference."""
 ROWS_SURVEYED, ROWS_GROWN = 128, 512
@@ -90,29 +96,51 @@ class Filler:
     batch: int = 1
     """Tiles that go through it at once."""
     tuned: tuple[Tuned, ...] = ()
+    shifts: dict[int, Shift] = field(default_factory=dict)
+    """References that lie beside the scene, and by how much: they are read from there."""
+    refused: set[int] = field(default_factory=set)
+    """References that fill nothing."""
     _grown: NDArray[np.uint8] | None = None
     """What gaps grew into, a bit for each pixel."""
     _corrections: Corrections | None = None
 
     def survey(self, on_rows: Callable[[int], None] | None = None) -> None:
         """Look at the whole scene and each reference, and choose how each is harmonised."""
-        evidence = [self._evidence(i, on_rows) for i in range(len(self.references))]
+        evidence = [self._aligned(i, on_rows) for i in range(len(self.references))]
         if self._grow(evidence):
-            evidence = [self._evidence(i, on_rows) for i in range(len(self.references))]
+            evidence = [self._evidence(i, on_rows, detail=one.detail) for i, one in enumerate(evidence)]
         self.tuned = tuple(self._tuned(i, one) for i, one in enumerate(evidence))
         tiles = tiles_over(self.scene.height, self.scene.width)
         if self.network and tiles and any(one.corrected for one in self.tuned):
             self._corrections = Corrections(self.network, tiles, self.tuned, self._pairs, self.batch)
 
-    def _evidence(self, i: int, on_rows: Callable[[int], None] | None) -> Evidence:
+    def _aligned(self, i: int, on_rows: Callable[[int], None] | None) -> Evidence:
+        """Give the evidence of a reference, moved onto the scene where it lies beside it."""
+        alignment = Alignment(len(self.scene.bands))
+        evidence = self._evidence(i, on_rows, alignment)
+        shift, evidence.detail = alignment.found()
+        if not (any(shift) and evidence.gaps.any()):
+            return evidence
+        self.shifts[i] = shift
+        return self._evidence(i, on_rows, detail=evidence.detail)
+
+    def _evidence(
+        self,
+        i: int,
+        on_rows: Callable[[int], None] | None,
+        alignment: Alignment | None = None,
+        detail: float = float("nan"),
+    ) -> Evidence:
         cells = Cells.over(self.scene.height, self.scene.width)
-        evidence = Evidence(cells, len(self.scene.bands))
+        evidence = Evidence(cells, len(self.scene.bands), detail=detail)
         step = max(ROWS_SURVEYED // cells.size, 1) * cells.size
         for top in range(0, self.scene.height, step):
             bottom = min(top + step, self.scene.height)
             rows = self._target(top, bottom)
             shown = self._shown(i, top, bottom) if rows.clear.any() else Shown(rows.values, rows.clear)
             evidence.add(top, shown.values, rows.values, rows.clear & shown.clear, rows.gap)
+            if alignment:
+                alignment.add(shown.values, rows.values, shown.clear, rows.clear)
             if on_rows:
                 on_rows(bottom)
         return evidence
@@ -121,7 +149,8 @@ class Filler:
         """Let gaps grow into what the mask missed, where all references that see it agree; say whether they did."""
         if self.colours is None or not any(one.gaps.any() for one in evidence):
             return False
-        doubts = [Suspicion.of(one, self_check(one, ["regression"]), self.colours) for one in evidence]
+        checked = [self_check(one, ["regression"]) for one in evidence]
+        doubts = {i: Suspicion.of(evidence[i], one, self.colours) for i, one in enumerate(checked) if one.earned}
         grown = np.zeros((self.scene.height, -(-self.scene.width // 8)), np.uint8)
         for top in range(0, self.scene.height, ROWS_GROWN):
             bottom = min(top + ROWS_GROWN, self.scene.height)
@@ -132,7 +161,7 @@ class Filler:
                 continue
             thin = (rows.cloud > 0) & ~gap & rows.valid  # a network takes haze off it, and leaves shadow
             agreed, seen = rows.clear | thin, np.zeros_like(rows.clear)
-            for i, doubt in enumerate(doubts):
+            for i, doubt in doubts.items():
                 shown = self._shown(i, first, last)
                 hazy, dark = doubt(rows.values, shown.values, (rows.clear | thin) & shown.clear, first)
                 agreed &= ~shown.clear | dark | (hazy & rows.clear)
@@ -145,11 +174,41 @@ class Filler:
 
     def _tuned(self, i: int, evidence: Evidence) -> Tuned:
         tuned, tiles = tune(evidence), tiles_over(self.scene.height, self.scene.width)
-        if not (self.network and tiles and evidence.gaps.any()):
+        if not evidence.gaps.any():
+            return tuned
+        if not tuned.checked.earned:
+            self.refused.add(i)
+        self._tell(i, evidence.common, tuned)
+        if i in self.refused or not (self.network and tiles):
             return tuned
         return with_network(
             tuned, evidence, self.network, tiles, lambda top, bottom: self._pair(i, top, self._target(top, bottom))
         )
+
+    def _tell(self, i: int, common: float, tuned: Tuned) -> None:
+        """Warn of a reference that fills nothing, lies beside the scene, or that nothing could be hidden for."""
+        name, checked = self.references[i].name, tuned.checked
+        if i in self.refused:
+            told = [
+                f"its fine detail agrees by {checked.detail:.2f}",
+                f"its error is {checked.error:.4f} on hidden clear ground, and {checked.surroundings:.4f} without it",
+            ]
+            why = " and ".join(one for one in told if "nan" not in one)
+            warn(
+                f"{name} fills nothing: {why}. It may be of another place, lie more than "
+                f"{FARTHEST} px beside the scene, or be under cloud that its mask misses: give another date."
+            )
+            return
+        if i in self.shifts:
+            warn(
+                f"{name} lies {self.shifts[i]} of the scene. It is moved back by these whole pixels; where edges still "
+                "look blurred, align the two."
+            )
+        if np.isnan(checked.error) and np.isnan(checked.detail):
+            warn(
+                f"{name} could not be checked: {common:.1%} of the scene is clear in both, too little to hide some "
+                "of it. No error is expected of what it fills: look at it, or give a date with more clear ground."
+            )
 
     def _pairs(self, top: int, bottom: int) -> list[Pair]:
         """Give rows of the scene with each reference; none where nothing is to be filled."""
@@ -173,19 +232,29 @@ class Filler:
         cloud = self.clouds.rim.weights(classes)[inner]
         filled = np.where(classes == THICK, classes, CLEAR).astype(np.uint8) if self.thick_only else classes
         weights = self.clouds.rim.weights(filled)[inner] if self.thick_only else cloud
-        clear = (cloud == 0) & valid.all(axis=0)
-        return TargetRows(self.product.to_reflectance(came), clear, weights, cloud, np.asarray(valid.any(axis=0)))
+        values = self.product.to_reflectance(came)
+        clear = (cloud == 0) & valid.all(axis=0) & plausible(values)
+        return TargetRows(values, clear, weights, cloud, np.asarray(valid.any(axis=0)))
 
     def _shown(self, i: int, top: int, bottom: int) -> Shown:
-        """Give rows of a reference, and where it is data and not under its own cloud."""
+        """Give rows of a reference, and where it is data and not under its own cloud; nothing of a refused one."""
+        down, across = self.shifts.get(i, Shift())
+        first, last = (min(max(row + down, 0), self.scene.height) for row in (top, bottom))
+        if i in self.refused or first == last:
+            shape = (bottom - top, self.scene.width)
+            return Shown(np.zeros((len(self.scene.bands), *shape), np.float32), np.zeros(shape, bool))
+        return self._as_it_lies(i, first, last).moved(across, first - down - top, bottom + down - last)
+
+    def _as_it_lies(self, i: int, top: int, bottom: int) -> Shown:
         reference, clouds = self.references[i], self.masks[i]
         came = reference.read(top, bottom)
-        clear = np.asarray(reference.valid(came, top, blank=reference.sensor.nodata).all(axis=0))
+        values = reference.sensor.to_reflectance(came)
+        clear = reference.valid(came, top, blank=reference.sensor.nodata).all(axis=0) & plausible(values)
         if clouds is not None:
             reach = clouds.rim.reach
             first, last = max(top - reach, 0), min(bottom + reach, self.scene.height)
             clear &= clouds.rim.weights(clouds.read(first, last))[top - first : bottom - first] == 0
-        return Shown(reference.sensor.to_reflectance(came), clear)
+        return Shown(values, clear)
 
     def fill(self, strip: Strip) -> Strip:
         """Give a strip with what is under cloud from references, and a layer that says from which.
@@ -198,8 +267,8 @@ class Filler:
         rows = self._target(first, last)
         inner = slice(top - first, bottom - first)
         if not self.references:
-            return self._mixed(strip, rows.values[:, inner], rows.weights[inner], np.zeros((height, width), bool), None)
-        dates = np.stack([np.full((height, width), UNKNOWN_DAYS, np.int16)] * 2)
+            return self._mixed(strip, rows.values[:, inner], rows.weights[inner], np.zeros((1, height, width)), None)
+        dates = np.full((len(DATES) + len(self.references), height, width), UNKNOWN_DAYS, np.int16)
         weights = np.where(strip.quality == LOW_CONFIDENCE, rows.cloud[inner], rows.weights[inner])
         here = (weights > 0) & rows.valid[inner]
         if not here.any():
@@ -209,14 +278,22 @@ class Filler:
         added = self._corrections.rows(top, bottom, first) if self._corrections else ()
         filled = compose(self.tuned, shown, near & rows.valid, first, added)
         new = meet_border(filled, rows.values, rows.clear)[:, inner]
-        number = np.where(here, filled.number[inner], 0)
-        known = [UNKNOWN_DAYS if one.days is None else one.days for one in self.references]
-        changed = number > 0
-        dates[0] = np.array([UNKNOWN_DAYS, *known], np.int16)[number]
-        dates[1][changed] = number[changed]
-        return self._mixed(strip, new, weights, changed, dates)
+        parts = np.where(here, filled.weights[:, inner], 0)
+        changed = parts.any(axis=0)
+        dates[:, changed] = self._dates(parts[:, changed])
+        return self._mixed(strip, new, weights, parts, dates)
 
-    def _mixed(self, strip: Strip, new: Float32, weights: Float32, changed: Array, dates: Array | None) -> Strip:
+    def _dates(self, parts: Float32) -> NDArray[np.int16]:
+        """Give what the raster of dates says of pixels that are so much from each reference (N, pixels)."""
+        days = np.array([np.nan if one.days is None else one.days for one in self.references])
+        counted = np.rint(parts * WHOLE).astype(np.int16)
+        mean = np.where(parts > 0, parts * days[:, None], 0).sum(axis=0)
+        mean = np.where(np.isnan(mean), UNKNOWN_DAYS, np.rint(mean)).astype(np.int16)
+        return np.concatenate([[mean, parts.argmax(axis=0) + 1, (counted > 0).sum(axis=0)], counted]).astype(np.int16)
+
+    def _mixed(self, strip: Strip, new: Float32, weights: Float32, parts: Array, dates: Array | None) -> Strip:
+        """Give the strip with new values, which are by `parts` (N, h, W) from each reference."""
+        changed = parts.any(axis=0)
         out, quality = strip.values.copy(), strip.quality.copy()
         valid = self.scene.valid(strip.came, strip.top, blank=self.product.nodata)
         painted = np.isin(quality, (CLOUD_LEFT, NODATA, LOW_CONFIDENCE))
@@ -231,8 +308,8 @@ class Filler:
         quality[changed] = FROM_DATE
         spread = strip.spread
         if spread is not None and dates is not None:
-            errors = np.array([np.nan, *(one.error for one in self.tuned)], np.float32)
-            spread = np.where(changed, errors[np.where(changed, dates[1], 0)], spread).astype(np.float32)
+            expected = np.einsum("n,nhw->hw", [one.error for one in self.tuned], parts)
+            spread = np.where(changed, expected, spread).astype(np.float32)
         left = strip.left - was_left
         if not self.thick_only:
             alone = (weights == 1) & ~changed & valid.any(axis=0)
@@ -243,15 +320,18 @@ class Filler:
 
     def describe(self) -> list[dict[str, Any]]:
         """Give what was chosen for each reference, as plain values."""
-        return [self._described(one) for one in self.tuned]
+        return [self._described(i, one) for i, one in enumerate(self.tuned)]
 
-    def _described(self, one: Tuned) -> dict[str, Any]:
+    def _described(self, i: int, one: Tuned) -> dict[str, Any]:
         checked, how = one.checked, one.corrected
         told: dict[str, Any] = {
-            "method": checked.method,
-            "expected_error": None if np.isnan(checked.error) else round(checked.error, 6),
+            "method": "refused" if i in self.refused else checked.method,
+            "expected_error": _rounded(checked.error),
+            "surroundings_error": _rounded(checked.surroundings),
+            "detail": _rounded(checked.detail),
             "errors": {name: round(error, 6) for name, error in checked.errors.items()},
             "checked_on_pixels": checked.pixels,
+            "moved": list(self.shifts.get(i, Shift())),
         }
         if how is None or self.network is None:
             return told
@@ -266,10 +346,14 @@ class Filler:
 
     def save(self, folder: Path) -> None:
         """Write what was chosen into the working folder."""
-        (folder / REFERENCES).write_text(json.dumps(self.describe()))
+        (folder / REFERENCES).write_text(json.dumps(self.describe(), allow_nan=False))
 
 
 def _within(here: NDArray[np.bool_], distance: int) -> NDArray[np.bool_]:
     """Say what is at most this many pixels away."""
     near: NDArray[np.bool_] = need("scipy.ndimage").distance_transform_edt(~here) <= distance
     return near
+
+
+def _rounded(error: float) -> float | None:
+    return None if np.isnan(error) else round(error, 6)

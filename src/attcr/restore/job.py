@@ -115,7 +115,7 @@ class Job:
         """Bytes of the working files and the finished one."""
         bands = len(self.whole.bands) + bool(self.whole.alpha)
         spread = 4 if self.has_spread else 0
-        dates = 10 + len(self.references) if self.references else 0
+        dates = 15 + 6 * len(self.references) if self.references else 0
         each = 7 * bands * self.scene.dtype.itemsize // 3 + 3 + spread + dates  # a working raster, overviews, the COG
         return self.scene.height * self.scene.width * each
 

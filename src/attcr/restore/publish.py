@@ -21,7 +21,7 @@ from attcr.bands.products import BAND_IN_NAME
 from attcr.bands.spec import shown_bands
 from attcr.errors import SceneError, warn
 from attcr.files import to_disk
-from attcr.restore.filler import REFERENCES, UNKNOWN_DAYS
+from attcr.restore.filler import DATES, REFERENCES, UNKNOWN_DAYS, WHOLE
 from attcr.restore.job import Job
 from attcr.restore.resume import State
 from attcr.restore.walk import NODATA, QUALITY_COLOURS, QUALITY_NAMES, Array
@@ -218,9 +218,12 @@ def _side_layers(job: Job) -> Layers:
         spread = Band("spread", "", 1, nodata=float("nan"), description=kind)
         layers["spread"] = (replace(plain, dtype="float32"), [replace(spread, colour=ColorInterp.gray)])
     if job.references:
-        days = Band("days", "", 1, nodata=UNKNOWN_DAYS, description="days", unit="d", counted=True)
-        number = Band("reference", "", 2, nodata=UNKNOWN_DAYS, description="reference", counted=True)
-        layers["dates"] = (replace(plain, dtype="int16"), [replace(days, colour=ColorInterp.gray), number])
+        names = [*DATES, *(f"weight of reference {i}" for i in range(1, len(job.references) + 1))]
+        plainest = Band("", "", 1, nodata=UNKNOWN_DAYS, counted=True)
+        said = [replace(plainest, name=name, description=name, index=i) for i, name in enumerate(names, 1)]
+        said = [band if band.name in DATES else replace(band, scale=1 / WHOLE) for band in said]
+        said[0] = replace(said[0], unit="d", colour=ColorInterp.gray)
+        layers["dates"] = (replace(plain, dtype="int16"), said)
     return layers
 
 
@@ -272,7 +275,8 @@ def _item(job: Job, outputs: Outputs, state: State) -> str:
         if job.spec.spread
         else "Standard deviation over eight flips and turns, as a part of the model's range",
         "preview": "Before and after",
-        "dates": "Days to the date that a pixel is from, and the number of the reference, from 1",
+        "dates": "Days to the dates that a pixel is from (weighted mean), the reference that counts most (from 1), the "
+        "number of references, and the weight of each",
     }
     files = {**outputs.rasters, "preview": outputs.preview}
     assets = {name: (path, titles[name]) for name, path in files.items()}
@@ -281,7 +285,7 @@ def _item(job: Job, outputs: Outputs, state: State) -> str:
         "attcr:weights_sha256": job.identity["weights_sha256"],
         "attcr:predictor": dict(job.identity),
         "attcr:sensor": job.sensor.name,
-        "attcr:options": job.options.describe(),
+        "attcr:options": {name: _plain(value) for name, value in job.options.describe().items()},
         "attcr:options_sha256": job.options.digest(),
         "attcr:input": [{"name": name, "bytes": size} for name, size, _ in scene.identity],
         "attcr:fingerprint": state.fingerprint,
@@ -293,27 +297,37 @@ def _item(job: Job, outputs: Outputs, state: State) -> str:
 
 
 def told_references(job: Job, folder: Path) -> list[dict[str, Any]]:
-    """Say of each reference what it is, how it was harmonised, and what of the scene is from it."""
+    """Say of each reference what it is, how it was harmonised, and what of the scene is from it.
+
+    `share` is its part of the scene, and `weight` of what is filled, both by its weight in each of its `pixels`.
+    """
     if not job.references:
         return []
     found = json.loads((folder / REFERENCES).read_text())
-    count = len(job.references) + 1
-    pixels = np.zeros(count, np.int64)
+    pixels, total = np.zeros((2, len(job.references)), np.int64)
     for top in range(0, job.scene.height, 1024):
-        numbers = write.read_rows(folder / "dates.tif", top, min(top + 1024, job.scene.height))[1]
-        pixels += np.bincount(np.clip(numbers, 0, None).ravel(), minlength=count)
+        rows = write.read_rows(folder / "dates.tif", top, min(top + 1024, job.scene.height))[len(DATES) :]
+        weights = np.clip(rows, 0, None).astype(np.int64)
+        pixels += (weights > 0).sum(axis=(1, 2))
+        total += weights.sum(axis=(1, 2))
     return [
         {
             "name": reference.scene.source,
             "days": reference.days,
             "mask": redact(reference.mask),
             "files": [_told_file(href, job.identities[href]) for href in reference.inputs],
-            "pixels": int(filled),
-            "share": round(int(filled) / (job.scene.height * job.scene.width), 6),
+            "pixels": int(pixels[i]),
+            "share": round(int(total[i]) / (WHOLE * job.scene.height * job.scene.width), 6),
+            "weight": round(int(total[i]) / max(int(total.sum()), 1), 6),
             **how,
         }
-        for reference, filled, how in zip(job.references, pixels[1:], found, strict=True)
+        for i, (reference, how) in enumerate(zip(job.references, found, strict=True))
     ]
+
+
+def _plain(value: Any) -> Any:
+    """Give an option as JSON has it, which has neither NaN nor infinity."""
+    return str(value) if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def _told_file(href: str, identity: tuple[str, ...] | None) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class FilledImage:
     quality: NDArray[np.uint8]
     """(H, W): 0 no data, 1 original, 5 cloud left, 6 from another date."""
     days: NDArray[np.int16]
-    """(H, W): days to the date that a pixel was taken from; -32768 elsewhere."""
+    """(H, W): days to the date that a pixel was taken from, the weighted mean of several; -32768 elsewhere."""
 
 
 def fill_image(
@@ -100,6 +100,11 @@ class _CloudyArray(ArrayRows):
             raise SceneError(f"{image.dtype} values could come from any product: give RestoreOptions(sensor=...).")
         told = clouds * THIN if clouds.dtype == bool else np.clip(np.nan_to_num(clouds), CLEAR, THICK)
         return cls(image, options.nodata, told.astype(np.uint8), sensor, days)
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"The image {self.days:+d} days away"
 
     @property
     def clear(self) -> Float32:

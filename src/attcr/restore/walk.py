@@ -81,7 +81,7 @@ class Strip:
     cloudy: NDArray[np.bool_] | None = None
     """Where bands that the network does not give are still under cloud: all that it changed, or left."""
     dates: NDArray[np.int16] | None = None
-    """(2, rows, W): days to the date that a pixel is from, and the number of that reference."""
+    """(3 + N, rows, W): mean day of the references that a pixel is from, the main one, how many, the weight of each."""
 
 
 class Radar(Protocol):

@@ -53,6 +53,10 @@ class Reference(Image, Protocol):
     """Another image of a scene's place, on the scene's grid."""
 
     @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    @property
     def sensor(self) -> Sensor:
         """What its values are."""
 

@@ -155,7 +155,8 @@ def item_of(scene: Scene, target: Path, files: Mapping[str, tuple[Path, str]], p
         {"name": band.name or f"band {i}"} for i, band in enumerate(scene.bands, 1)
     ]
     item.add_link(pystac.Link(pystac.RelType.DERIVED_FROM, scene.source))
-    return json.dumps(item.to_dict(include_self_link=False, transform_hrefs=False), indent=2) + "\n"
+    told = item.to_dict(include_self_link=False, transform_hrefs=False)
+    return json.dumps(told, indent=2, allow_nan=False) + "\n"
 
 
 def _finite(transform: Any) -> list[float] | None:
