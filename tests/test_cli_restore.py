@@ -51,7 +51,7 @@ def test_a_photo_goes_in_and_out(tmp_path: Path, weights: Path) -> None:
     done = start(photo, tmp_path / "out.png", "--weights", weights)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    assert "out.png: mask auto, " in done.stdout
+    assert "out.png: mask auto+network, " in done.stdout
     assert "original" in done.stdout
     assert read(tmp_path / "out.png").shape == (3, 90, 80)
     again = start(photo, tmp_path / "out.png", "--weights", weights)

@@ -365,14 +365,14 @@ def test_options_are_told_by_what_differs_from_the_defaults() -> None:
     plain = RestoreOptions(dtype="float32")
     assert plain.digest() == RestoreOptions(dtype="float32", device="cuda", batch=4).digest()
     assert plain.digest() != RestoreOptions(dtype="float32", dilate=9).digest()
-    assert plain.digest() == hashlib.sha256(b'{"defaults": 3}').hexdigest()
-    assert replace(plain, tile=512).digest() == hashlib.sha256(b'{"defaults": 3, "tile": 512}').hexdigest()
-    assert RestoreOptions().digest() == hashlib.sha256(b'{"defaults": 3, "dtype": "auto"}').hexdigest()
+    assert plain.digest() == hashlib.sha256(b'{"defaults": 4}').hexdigest()
+    assert replace(plain, tile=512).digest() == hashlib.sha256(b'{"defaults": 4, "tile": 512}').hexdigest()
+    assert RestoreOptions().digest() == hashlib.sha256(b'{"defaults": 4, "dtype": "auto"}').hexdigest()
 
 
 def test_a_changed_default_is_counted() -> None:
     """A change of one of these makes results differ under one digest: raise `options.DEFAULTS` with it."""
-    assert DEFAULTS == 3
+    assert DEFAULTS == 4
     assert RestoreOptions().describe() == {
         "tile": 256,
         "overlap": 32,
@@ -381,6 +381,7 @@ def test_a_changed_default_is_counted() -> None:
         "sensor": None,
         "bands": None,
         "mask": None,
+        "ground": "scene",
         "unseen": "keep",
         "dilate": 8,
         "feather": 8,

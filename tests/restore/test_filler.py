@@ -358,7 +358,7 @@ def test_thin_cloud_that_gaps_surround_is_filled_too(place: Place, tmp_path: Pat
         make(tmp_path / f"S2_{day}.tif", read(source), named, **UTM)
         for day, source in (("20200602", place.cloudy), ("20200612", place.first))
     )
-    options = place.options(first, mask=f"scl={found}", dilate=0, feather=0)
+    options = place.options(first, mask=f"scl={found}", dilate=0, feather=0, ground="network")
     result = restore_scene(cloudy, tmp_path / "out.tif", Sure(), options=options)
     quality = read(result.quality)[0]
     assert (quality[:100] == FROM_DATE).all()

@@ -33,7 +33,7 @@ def test_machines_compute_the_same_by_a_type_that_is_named() -> None:
 
 
 def test_work_in_float32_is_known_again_though_it_is_no_longer_the_default() -> None:
-    assert attcr.RestoreOptions(dtype="float32").digest() == hashlib.sha256(b'{"defaults": 3}').hexdigest()
+    assert attcr.RestoreOptions(dtype="float32").digest() == hashlib.sha256(b'{"defaults": 4}').hexdigest()
 
 
 def test_a_product_is_known_in_any_case() -> None:
@@ -42,38 +42,38 @@ def test_a_product_is_known_in_any_case() -> None:
         attcr.RestoreOptions(sensor="L8")
 
 
-# Of the version before options were described at their fields: ledgers of fleets hold such digests.
+# Ledgers of fleets hold such digests; a changed default (`options.DEFAULTS`) changes them all.
 RECORDED: list[tuple[dict[str, Any], str]] = [
-    ({}, "9638fbfe0de91fb9ed303b49ebe3d95949000ef56dc485e78b2c8438405086b3"),
-    ({"dtype": "float32"}, "c5841b595cf19479e2baf7c36a9b3980b4f9de40e8b9d41f70000f19e5b8bbf4"),
-    ({"dtype": "bfloat16"}, "58579126fdd994fa95a420c41087629d0395ce7d7288d936087917bf0fef99f8"),
-    ({"tile": 512, "overlap": 64, "batch": 4}, "5736ce326465a376f9db4b3ad18c647684b87d33e322980075f609e7747f6098"),
+    ({}, "729f4020cdd81aec1674e9392c4d340d66148828f9c1bfde5c4257dfbd464e62"),
+    ({"dtype": "float32"}, "61e6a1aa4ff8a97401b22372595ccf10efdaba3466181d00393882b282bf5046"),
+    ({"dtype": "bfloat16"}, "4bce7152777986c5895a8cebf32026ee3d3d3276b76b7b382e02407ac9fd7833"),
+    ({"tile": 512, "overlap": 64, "batch": 4}, "3d04b58bda0e638f9e29717da4f002ff3532d391d1e8c7c7c3f70244b6e18515"),
     (
         {"device": "cuda", "batch": 8, "vrt": "any", "reference_days": 5},
-        "9638fbfe0de91fb9ed303b49ebe3d95949000ef56dc485e78b2c8438405086b3",
+        "729f4020cdd81aec1674e9392c4d340d66148828f9c1bfde5c4257dfbd464e62",
     ),
-    ({"backend": "openvino"}, "80d6c2afdfe8356bf7f767ce19cfe4c33e0bb41a2bcf4d62c8915136230af92e"),
-    ({"bands": "B04, B03,B02"}, "36e65d0af6d324599bc1caf94299ee8ad32e9f47a68f00f341f91d0d15cfb146"),
-    ({"sensor": "S2-L2A"}, "6908825dd7b18270fd83b4c4918a91e2dbc3459e3dbc15b98c18ec1fd0d1c863"),
-    ({"sensor": SENSORS["s2-l1c"]}, "ad587484150772185244427e29fa319ff73ae0d9c1878eebdba57fa7d853184a"),
+    ({"backend": "openvino"}, "00ed95bf928535ecb3f4fd0605f7a6ba38b204ca770af80ab478944f78607dcb"),
+    ({"bands": "B04, B03,B02"}, "c79143ce218137d17c8a510db5e0e2aedfc7847543165e5c6386884806b1b6be"),
+    ({"sensor": "S2-L2A"}, "5f2d7d00eaa5744c5b08bf9973e60a1b9199ec4e9e62b82c1b6476901016973e"),
+    ({"sensor": SENSORS["s2-l1c"]}, "e01bce0da61a541487921ee6e64ee2e82800a3e6e024e9d7692d0f60a8a06202"),
     (
         {"mask": "https://a.org/m.tif?X-Amz-Signature=secret"},
-        "7f671e7c6954662049ca1243f7460d8b66fdc20b373b2217735aa042e0a25d70",
+        "531e9c4ed14adf301665c9ef68a4e3d9ea941170b73f682f5db830d8e9c08541",
     ),
-    ({"unseen": "fill", "dilate": 3, "feather": 0}, "53908c28ace6fb595f1e973ce0a34c1c0d8cbfe54f73da90b883e8b110296432"),
-    ({"sar": "s3://key:secret@b/r.tif"}, "e4058b237c4093d8fb5e1b61a65d6024c415aedd44c6ffc6055e16ac4efbf0ca"),
-    ({"nodata": 0}, "63059eaa273ed1b7bdd97e4bd4e2c28a7c8e195d2bbe893380dbbaa1bb261e66"),
-    ({"nodata": 0.0}, "44e428f2a21c3d9e47e9ddeecaf4a2b5c8c2242eace9e8830a043f69578e6372"),
+    ({"unseen": "fill", "dilate": 3, "feather": 0}, "68be6d008536298513451d9cf7973632238ebc51057d33b5be9b1e76f8aa8318"),
+    ({"sar": "s3://key:secret@b/r.tif"}, "746ec26966eb0dcfd93f11944004622f516b70e84dff6e1482b6f8c3fef24364"),
+    ({"nodata": 0}, "25d7f348df5f6e3f58dc188171e3e270f8f981b973984d4c7c0ecfd7ebecffca"),
+    ({"nodata": 0.0}, "6d4d1c67099db1df2e292597d1275eae53c20fb84f86160861df6eccb11f095b"),
     (
         {
             "references": ("a.tif", "https://a.org/b.tif?sig=x"),
             "reference_mask": "scl=https://u:p@h.org/scl.tif",
             "reference_fill": "classical",
         },
-        "13fc738b5cdd56d2f14aebfed442cb0f96401b243a112ee63260b54b46538b52",
+        "8bc45c8c9cd1338242f22897b3afaa2c45e466aff17588a07659d8190a233f91",
     ),
-    ({"references": "a,b.tif"}, "b1378e875ded1fc9364638848f58d0d0b095c35044e3c884d093a5760fca7913"),
-    ({"references": "auto:5", "confidence": True}, "b0360eb51282545ce4c797fabe83ee6ad6e3bc50057a02f182269de9e1f41cc7"),
+    ({"references": "a,b.tif"}, "a24b123dfe209c49359a9b71f7cd278646d1c4a48f76fe56c55c68ad603d6d9b"),
+    ({"references": "auto:5", "confidence": True}, "c65ff7a8530ec7b2c22fd84912a2216967027739f6d222e216c744e3658190b6"),
 ]
 
 
@@ -92,8 +92,8 @@ def test_what_decides_the_result_is_told_without_secrets() -> None:
     )
     assert json.dumps(options.describe()) == (
         '{"tile": 256, "overlap": 32, "dtype": "auto", "backend": "auto", "sensor": null, "bands": null, '
-        '"mask": "https://a.org/m.tif", "unseen": "keep", "dilate": 8, "feather": 8, "sar": "s3://b/r.tif", '
-        '"nodata": null, "references": ["a.tif", "https://a.org/b.tif"], '
+        '"mask": "https://a.org/m.tif", "ground": "scene", "unseen": "keep", "dilate": 8, "feather": 8, '
+        '"sar": "s3://b/r.tif", "nodata": null, "references": ["a.tif", "https://a.org/b.tif"], '
         '"reference_mask": "scl=https://h.org/scl.tif", "reference_fill": "network", "confidence": false}'
     )
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import rasterio
+from scipy.ndimage import gaussian_filter
 
 from attcr.bands.sensors import REFLECTANCE, S2_COMMON
 from attcr.bands.spec import ANY_BANDS, SEN12MSCR, TRUE_COLOUR, InputSpec
@@ -392,11 +393,11 @@ def test_the_mask_that_was_chosen_is_told_and_decides_the_fingerprint(tmp_path: 
     source = scene(tmp_path, ("B02", "B03", "B04"))
     plain = RestoreOptions(sensor="s2-l2a")
     result = restore_scene(source, tmp_path / "out.tif", Watching(), options=plain)
-    assert result.mask == "auto"
-    assert json.loads(result.item.read_text())["properties"]["attcr:options"]["mask"] == "auto"
-    assert plan_scene(source, tmp_path / "plan.tif", Watching(), options=plain).mask == "auto"
+    assert result.mask == "auto+network"
+    assert json.loads(result.item.read_text())["properties"]["attcr:options"]["mask"] == "auto+network"
+    assert plan_scene(source, tmp_path / "plan.tif", Watching(), options=plain).mask == "auto+network"
     prints = []
-    for mask in (None, "auto", "none"):
+    for mask in (None, "auto+network", "none"):
         with gdal(), open_job(source, Watching(), replace(plain, mask=mask)) as job:
             prints.append(job.fingerprint)
     assert prints[0] == prints[1] != prints[2]
@@ -449,7 +450,7 @@ def test_all_bands_come_out_and_those_that_are_not_restored_are_told_apart(tmp_p
     scl = np.full((1, 40, 48), 4, np.uint8)
     scl[:, 5:15, 6:20], scl[:, 30:, 30:] = 10, 9
     mask = f"scl={make(tmp_path / 'scl.tif', scl, **UTM)}"
-    settings = RestoreOptions(sensor="s2-l2a", mask=mask, dilate=0, feather=0)
+    settings = RestoreOptions(sensor="s2-l2a", mask=mask, dilate=0, feather=0, ground="network")
     with pytest.warns(AttcrWarning) as told:
         result = restore_scene(source, tmp_path / "out.tif", Counting(0.5, spec=TRUE_COLOUR), options=settings)
     assert any("do not restore B08 B11: " in str(one.message) for one in told)
@@ -494,3 +495,58 @@ def test_what_is_no_data_under_thick_cloud_is_no_cloud_left() -> None:
     image[:, 0, 6] = 0
     out = restore_array(image, THIN_ONLY, clouds=LINE, options=RestoreOptions(dilate=0, feather=0, nodata=0))
     assert out.quality[0, 5:].tolist() == [CLOUD_LEFT, NODATA, CLOUD_LEFT]
+
+
+def veiled(folder: Path, side: int = 128) -> tuple[Path, np.ndarray, np.ndarray]:
+    """A scene of three bands under a disc of veil, its ground, and the disc."""
+    rng = np.random.default_rng(0)
+    fine = gaussian_filter(rng.standard_normal((side, side)), 2) * 12
+    ground = np.stack([1000 + 100 * fine, 1200 + 120 * fine, 1100 + 140 * fine])
+    y, x = np.mgrid[:side, :side]
+    disc = np.hypot(y - side / 2, x - side / 2) < side / 5
+    values = np.rint(ground + disc * np.array([900, 800, 700])[:, None, None]).astype(np.uint16)
+
+    def named(file: Any) -> None:
+        file.descriptions = ("B02", "B03", "B04")
+
+    return make(folder / "in.tif", values, named, **UTM), ground, disc
+
+
+def test_clear_ground_says_what_is_under_a_veil_and_the_network_is_not_asked(tmp_path: Path) -> None:
+    source, ground, disc = veiled(tmp_path)
+    mask = str(make(tmp_path / "mask.tif", disc[None].astype(np.uint8), **UTM))
+    settings = RestoreOptions(sensor="s2-l2a", mask=mask, dilate=0, feather=0)
+    model = Watching(0.001, added=0.5)
+    result = restore_scene(source, tmp_path / "out.tif", model, options=settings)
+    came, restored = read(source).astype(float), read(result.target).astype(float)
+    assert result.tiles_run == 0
+    assert np.array_equal(came[:, ~disc], restored[:, ~disc])
+    assert np.abs(restored - ground)[:, disc].mean() < 0.15 * np.abs(came - ground)[:, disc].mean()
+    assert (read(result.quality)[0][disc] == UNDER_THIN).all()
+    spread = read(result.spread)[0]
+    assert (spread[~disc] == 0).all()
+    assert 0 < spread[disc].mean() < 0.02
+    plain = restore_scene(source, tmp_path / "n.tif", model, options=replace(settings, ground="network"))
+    assert plain.tiles_run == 1
+    assert np.abs(read(plain.target)[:, disc].astype(float) - came[:, disc]).mean() > 1000
+
+
+def test_without_clear_ground_a_change_that_is_not_believed_is_not_made(tmp_path: Path) -> None:
+    source, mask = scl_scene(tmp_path, np.full((40, 48), 10))
+    settings = replace(EVERYWHERE, mask=mask)
+    values: dict[float, tuple[float, int] | None] = {}
+    for added in (0.05, 0.065, 0.08):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", AttcrWarning)
+            try:
+                made = restore_scene(
+                    source, tmp_path / "out.tif", Watching(0.001, added=added), options=settings, overwrite=True
+                )
+            except AllCloudError:
+                values[added] = None
+                continue
+        values[added] = (float(read(made.target).mean()) - 2000, int(read(made.quality)[0, 0, 0]))
+    assert values[0.05] == (pytest.approx(500, abs=1), UNDER_THIN)
+    kept = (1.25 - 0.065 / 0.06) / 0.25
+    assert values[0.065] == (pytest.approx(650 * kept, abs=1), LOW_CONFIDENCE)
+    assert values[0.08] is None, "all of it is cloud that is left"

@@ -18,7 +18,6 @@ from attcr.addresses import redact
 from attcr.bands.sensors import RGB
 from attcr.bands.spec import InputSpec
 from attcr.errors import AllCloudError, ConfigError, SceneError, warn
-from attcr.evidence.ground import Ground
 from attcr.files import memory_of_machine
 from attcr.predict import Predictor, open_predictor
 from attcr.references.choose import search_references
@@ -454,9 +453,8 @@ def walk_of(
         on_tiles=on_tiles,
         fill=filler.fill if filler else None,
     )
-    if walk.clouds and job.options.ground == "scene" and "thick" not in job.spec.removes:
-        read, size = walk.seen(walk.clouds), (job.scene.height, job.scene.width)
-        walk.ground = Ground(read, *size, len(job.scene.bands), kinds=2)
+    if job.options.ground == "scene" and "thick" not in job.spec.removes:
+        walk.ask_the_ground()
     return walk
 
 

@@ -119,8 +119,7 @@ class Walk:
         spec = self.spec
         self._removes_thick = "thick" in spec.removes
         if self.clouds is not None and not self._removes_thick:
-            near = NEAR_OPAQUE if self.options.ground == "scene" else None
-            self.clouds = replace(self.clouds, leaves_thick=self.options.unseen != "fill", near_thick=near)
+            self.clouds = replace(self.clouds, leaves_thick=self.options.unseen != "fill")
             if self.options.unseen == "nodata":
                 self._blank = [blank_of(nodata, self.sensor, self.rows.dtype) for nodata in self.nodata]
         self._planes = spec.positions(self.slots)
@@ -150,7 +149,7 @@ class Walk:
 
     def _is_supported(self, tile: Tile) -> bool:
         """Say whether clear ground around says all about a tile, so that the network is not asked."""
-        if self.ground is None:
+        if self.ground is None or self.options.unseen == "fill":
             return False
         rows, columns = (
             slice(max(begin // STEP - 1, 0), (begin + size) // STEP + 2)
@@ -220,7 +219,14 @@ class Walk:
         taken: Float32 = -(change[0][visible] * self._units[visible]).mean(axis=0)
         return taken
 
-    def seen(self, clouds: CloudMap) -> Callable[[int, int], Seen]:
+    def ask_the_ground(self) -> None:
+        """Let the scene's clear ground say what is under thin cloud and in shadow, from here on."""
+        if self.clouds is not None:
+            self.clouds = replace(self.clouds, near_thick=min(NEAR_OPAQUE, self.clouds.rim.dilate))
+            read = self._seen(self.clouds)
+            self.ground = Ground(read, self.rows.height, self.rows.width, len(self.rows.bands), kinds=2)
+
+    def _seen(self, clouds: CloudMap) -> Callable[[int, int], Seen]:
         """Give what reads rows as evidence: reflectance, what is surely clear, and what is under cloud or in shadow."""
 
         def read(top: int, bottom: int) -> Seen:
@@ -228,7 +234,7 @@ class Walk:
             valid = self.rows.valid(values, top, blank=self.sensor.nodata).all(axis=0)
             values = np.where(valid, self.sensor.to_reflectance(values), np.float32(0))
             found = clouds.rows(top, bottom)
-            cover = np.where(valid, found.weights, np.float32(0))
+            cover = np.where(valid & ~found.thick, found.weights, np.float32(0))
             return Seen(
                 values, (valid & found.sure).astype(np.float32), np.stack([cover * ~found.dark, cover * found.dark])
             )
@@ -302,12 +308,12 @@ class Walk:
         out = values.copy()
         touched = np.zeros((height, width), bool)
         expected = self.ground.rows(top, top + height) if self.ground and (weights > 0).any() else None
-        held = np.zeros((height, width), bool)
+        if expected is not None and clouds is not None:
+            expected = expected._replace(support=np.where(clouds.thick, np.float32(0), expected.support))
+        asked, held = change, np.zeros((height, width), bool)
         if expected is not None and self.spec.spread:
-            size = (np.abs(change) * self._units).mean(axis=0) / LARGE_CHANGE
-            kept = np.clip((HELD_BACK - size) / (HELD_BACK - 1), 0, 1)
-            change = change * kept
-            held = (kept < 0.5) & (expected.support < 0.5) & (weights > 0)
+            change, held = self._held_back(change)
+            held &= (expected.support < 0.5) & (weights > 0)
         for added, band in zip(change, self._bands, strict=True):
             trust = np.zeros((height, width), np.float32) if expected is None else expected.support
             here = ((added != 0) | (trust > 0)) & (weights > 0) & valid[band]
@@ -322,10 +328,10 @@ class Walk:
                 mixed = np.where(weight == 1, restored, came + weight * (restored - came))
                 out[band][here] = avoid(into_dtype(mixed, values.dtype), self.nodata[band])
         if expected is not None:
-            change = change * (1 - expected.support)
+            asked = asked * (1 - expected.support)
             spread = None if spread is None else _mixed_error(expected, spread)
         quality = np.where(valid.any(axis=0), ORIGINAL, NODATA).astype(np.uint8)
-        quality[touched] = self._class_of_restored(change, clouds, spread, valid)[touched]
+        quality[touched] = self._class_of_restored(asked, clouds, spread, valid)[touched]
         quality[held & touched] = CLOUD_LEFT
         left = held & touched
         if clouds is not None and not self._removes_thick:
@@ -336,6 +342,12 @@ class Walk:
             unknown = np.isin(quality, (NODATA, CLOUD_LEFT))
             spread = np.where(touched, spread, np.where(unknown, np.nan, 0)).astype(np.float32)
         return Strip(top, values, out, quality, spread, int(left.sum()), touched | left)
+
+    def _held_back(self, change: Float32) -> tuple[Float32, NDArray[np.bool_]]:
+        """Make less of a change that is not believed, and say where it is made by less than a half."""
+        times = (np.abs(change) * self._units).mean(axis=0) / LARGE_CHANGE
+        kept = np.clip((HELD_BACK - times) / (HELD_BACK - 1), 0, 1).astype(np.float32)
+        return change * kept, kept < 0.5
 
     def _restored(self, band: int, came: Array, added: Float32) -> NDArray[np.float64]:
         """Give what the network makes of numbers (n,) of a band."""
