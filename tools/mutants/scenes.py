@@ -71,7 +71,16 @@ MUTANTS = [
             "self._restored(self.read(max(row - reach, 0), last))",
             "self.read(max(row - reach, 0), last)",
         ),
-        ("thick-is-not-widened", "<= self.dilate if thick.any()", "<= 0 if thick.any()"),
+        ("thick-is-not-widened", "<= (self.dilate if near is None else near)", "<= 0"),
+        ("surely-clear-is-changed", "weights[(told & SURE) > 0] = 0", "pass"),
+    ),
+    *of(
+        "scenes/clouds/vote.py",
+        ("tests/scenes/clouds/test_vote.py",),
+        ("shadow-counts-as-cloud", "DARKENING = 0.7", "DARKENING = 1.0"),
+        ("cloud-is-likely-later", "LIKELY = 0.0", "LIKELY = 0.5"),
+        ("a-quarter-is-enough", "ENOUGH_CLEAR = 0.12", "ENOUGH_CLEAR = 0.25"),
+        ("no-haze-alone", "(-2.0, -1.0, 0.0, 1.0, 2.2, 3.0)", "(-2.0, -1.0, 0.0, 1.0, 2.0, 2.0)"),
     ),
     *of(
         "scenes/open.py",

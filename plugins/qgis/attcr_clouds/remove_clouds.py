@@ -48,7 +48,7 @@ cloud changes. A quality layer says what was reconstructed, what is still cloud 
 names them and says why. <i>none</i> uses no network: clouds are only filled from images of other dates. Weights of your
 own, or from hf://OWNER/NAME or a URL, go into <i>Other weights</i>.</p>
 <h3>Where the clouds are</h3>
-<p><i>best available</i> is the product's own mask, else a detector that is installed and fits, else <i>auto</i> (what
+<p><i>best available</i>: the product's own mask or detectors, and the network, vote. <i>auto</i> alone is (what
 is bright and grey). With a mask layer, whatever is not 0 in it is cloud; with <i>scl</i> or <i>qa_pixel</i> the layer
 is read as Sentinel-2's scene classification or Landsat's QA_PIXEL. <i>none</i>: every pixel goes through the
 network.</p>

@@ -235,9 +235,8 @@ class Walk:
             values = np.where(valid, self.sensor.to_reflectance(values), np.float32(0))
             found = clouds.rows(top, bottom)
             cover = np.where(valid & ~found.thick, found.weights, np.float32(0))
-            return Seen(
-                values, (valid & found.sure).astype(np.float32), np.stack([cover * ~found.dark, cover * found.dark])
-            )
+            clear = (valid & found.sure).astype(np.float32)
+            return Seen(values, clear, np.stack([cover * (1 - found.dark), cover * found.dark]))
 
         return read
 
@@ -332,16 +331,16 @@ class Walk:
             spread = None if spread is None else _mixed_error(expected, spread)
         quality = np.where(valid.any(axis=0), ORIGINAL, NODATA).astype(np.uint8)
         quality[touched] = self._class_of_restored(asked, clouds, spread, valid)[touched]
-        quality[held & touched] = CLOUD_LEFT
-        left = held & touched
+        held &= quality != NODATA
+        quality[held] = CLOUD_LEFT
         if clouds is not None and not self._removes_thick:
             thick = clouds.thick & (quality != NODATA)
             self._leave(thick, out, quality)
-            left |= thick
+            held |= thick
         if spread is not None:
             unknown = np.isin(quality, (NODATA, CLOUD_LEFT))
             spread = np.where(touched, spread, np.where(unknown, np.nan, 0)).astype(np.float32)
-        return Strip(top, values, out, quality, spread, int(left.sum()), touched | left)
+        return Strip(top, values, out, quality, spread, int(held.sum()), touched | held)
 
     def _held_back(self, change: Float32) -> tuple[Float32, NDArray[np.bool_]]:
         """Make less of a change that is not believed, and say where it is made by less than a half."""

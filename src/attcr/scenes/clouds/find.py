@@ -67,8 +67,9 @@ VOTED_METRES, COARSEST = 40.0, 4
 
 MOST_ASKED = 3
 """Rows of blocks that are asked before all others, for what the network takes away from clear ground."""
-SOME_CLOUD, LEAST_BIAS = 0.05, 0.015
-"""The least share of cloud, and of none, that other witnesses must see, and the least change that is a bias."""
+SOME_CLOUD, LEAST_BIAS, LEAST_DARK = 0.05, 0.015, 0.01
+"""The least share of cloud, and of none, that other witnesses must see; the least change that is a bias, and the least
+brightening that is shadow."""
 
 Look = Callable[[Array, NDArray[np.bool_]], NDArray[np.float32]]
 """What a voter makes of values (C, h, w) that are data here: (.., h, w)."""
@@ -261,7 +262,7 @@ class _Voters:
         odds, dark, blind, change = self.ask(top)
         if change is not None:
             change = change - np.float32(bias)
-            dark = dark | (change < 0)
+            dark = dark | (change < -LEAST_DARK)
             odds = odds + change_says(change) - np.where(change < -LEAST_BIAS, blind, 0)
         found = settled(odds, dark)
         values = self.scene.read(top, top + len(found))

@@ -9,10 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.extras import needed
+from attcr.extras import need, needed
 from attcr.scenes.clouds.masks import CLEAR, THICK, THIN, Classes
 from attcr.scenes.clouds.vote import CLASS, DARK, SURE
 from attcr.scenes.tiles import Grid, Tile
+
+SOFT = 5
+"""Pixels (standard deviation) over which shadow fades into veil."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +66,8 @@ class CloudRows(NamedTuple):
     """Thick cloud and the pixels that are nearer to it than the rim's `dilate`."""
     sure: NDArray[np.bool_]
     """What is surely clear, and not near cloud."""
-    dark: NDArray[np.bool_]
-    """What is under cloud and darker than the ground: shadow."""
+    dark: NDArray[np.float32]
+    """How much of it is shadow, 0..1: soft, so that no line shows where shadow and veil meet."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class CloudMap:
 
     def rows(self, top: int, bottom: int) -> CloudRows:
         """Give rows [top, bottom); the same values however the scene is cut into requests."""
-        reach = self.rim.reach
+        reach = max(self.rim.reach, 3 * SOFT) if self.bits else self.rim.reach
         first, last = max(top - reach, 0), min(bottom + reach, self.height)
         told = (self.bits or self.read)(first, last)
         classes = told & CLASS
@@ -98,7 +101,9 @@ class CloudMap:
         if self.leaves_thick:
             weights[thick] = 0
         inner = slice(top - first, bottom - first)
-        dark = (told & DARK) > 0
+        dark = ((told & DARK) > 0).astype(np.float32)
+        if dark.any():
+            dark = need("scipy.ndimage").gaussian_filter(dark, SOFT, mode="nearest", truncate=3)
         return CloudRows(classes[inner], weights[inner], thick[inner], sure[inner], dark[inner])
 
     def _restored(self, classes: Classes) -> Classes:

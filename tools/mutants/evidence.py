@@ -1,0 +1,27 @@
+"""Mistakes in evidence/."""
+
+from .mutant import of
+
+MUTANTS = [
+    *of(
+        "evidence/ground.py",
+        ("tests/evidence/test_ground.py",),
+        ("veil-may-be-negative", "kept = 1 / np.maximum(times, 1)", "kept = 1 / np.maximum(times, 0.1)"),
+        ("all-is-ground", "out * kept[..., None, :]", "out * np.ones_like(kept)[..., None, :]"),
+        ("error-of-what-is-kept", "(1 - kept)[..., None, :], axis=-1)", "kept[..., None, :], axis=-1)"),
+        ("every-veil-is-strong", "np.clip((times - WEAK) / (STRONG - WEAK), 0, 1)", "np.ones_like(times)"),
+        ("a-corner-is-enough", "FEWEST = 1000", "FEWEST = 10"),
+        ("the-scene-for-every-cell", "share = SHRINK / 4**level", "share = SHRINK"),
+        ("neighbours-count-in-full", "out[1:] += 0.5 * one[:-1]", "out[1:] += one[:-1]"),
+        ("cells-begin-at-their-middle", "+ 0.5) / size - 0.5, 0, cells - 1)", "+ 0.5) / size, 0, cells - 1)"),
+        ("deviation-is-variance", "return np.sqrt(np.maximum(np.diagonal(", "return (np.maximum(np.diagonal("),
+        ("no-margin", "MARGIN = 4 * STEP", "MARGIN = 0"),
+    ),
+    *of(
+        "evidence/pyramid.py",
+        ("tests/evidence/test_pyramid.py",),
+        ("a-box", "odd[..., :-1, :] * np.float32(0.125)", "odd[..., :-1, :] * np.float32(0.0)"),
+        ("steps", "before * np.float32(0.25)", "before * np.float32(0.0)"),
+        ("weight-is-one", "total / np.maximum(weight, np.float32(1e-6))", "total"),
+    ),
+]
