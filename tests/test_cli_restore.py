@@ -15,6 +15,7 @@ import torch
 
 import attcr
 from attcr.bands.spec import TRUE_COLOUR
+from attcr.cli.scenes import _told_by_classes
 from commands import attcr as attcr_command
 from fake_scenes import UTM, make, noise, read, same_bits, serve
 
@@ -198,3 +199,17 @@ def test_four_bands_without_names_are_restored_by_their_numbers(tmp_path: Path, 
     quality = read(tmp_path / "out_quality.tif")[0]
     assert (quality[25:35, 25:35] > 1).all()
     assert (quality[50:] == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("pixels", "said"),
+    [
+        ([0, 10, 0, 0, 0, 0, 0], "no cloud was found"),
+        ([5, 10, 0, 0, 0, 2, 0], ""),
+        ([0, 10, 4, 0, 5, 0, 0], "more than half"),
+        ([0, 10, 5, 0, 5, 9, 0], ""),
+    ],
+)
+def test_what_to_try_is_said_where_nothing_was_found_or_little_is_sure(pixels: list[int], said: str) -> None:
+    told = " ".join(_told_by_classes(pixels))
+    assert (said in told) if said else not told

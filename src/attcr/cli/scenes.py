@@ -158,6 +158,20 @@ def _restore(
     return {"weights": chosen, **asdict(result)}, list(_told_by_restore(result, chosen))
 
 
+def _told_by_classes(pixels: "list[int]") -> Iterator[str]:
+    """Say what to try where nothing was found, or where most of what was made is not to be believed."""
+    from attcr.restore.walk import CLOUD_LEFT, LOW_CONFIDENCE, NODATA, ORIGINAL
+
+    changed = sum(pixels) - pixels[NODATA] - pixels[ORIGINAL] - pixels[CLOUD_LEFT]
+    if not changed and not pixels[CLOUD_LEFT]:
+        yield "  no cloud was found. If you see some: draw a mask and give it with --mask, or use --mask none"
+    elif 2 * pixels[LOW_CONFIDENCE] > changed:
+        yield (
+            "  more than half of what was reconstructed has low confidence: look at the preview, check the product "
+            "(--sensor), or fill from another date (--reference)"
+        )
+
+
 def _told_by_restore(result: "RestoreResult", weights: str) -> Iterator[str]:
     from attcr.restore.options import NO_WEIGHTS
     from attcr.restore.walk import LOW_CONFIDENCE, QUALITY_NAMES
@@ -169,6 +183,7 @@ def _told_by_restore(result: "RestoreResult", weights: str) -> Iterator[str]:
     for name, count in result.pixels.items():
         unknown = unmeasured and name == QUALITY_NAMES[LOW_CONFIDENCE] and not count
         yield f"  {'?' if unknown else format(count / total, '.2%'):>7}  {name}"
+    yield from _told_by_classes(list(result.pixels.values()))
     if unmeasured:
         yield "  confidence was not measured: these weights predict no error (--confidence compares eight views)"
     for told in result.references:
