@@ -53,7 +53,7 @@ def test_restore_shows_its_options_in_groups_and_what_most_people_need_first() -
         "Arguments": [],
         "Options": ["--weights", "--mask", "--reference", "--help"],
         "Input": ["--sensor", "--bands", "--sar", "--nodata", "--vrt"],
-        "Clouds": ["--unseen", "--dilate", "--feather"],
+        "Clouds": ["--ground", "--unseen", "--dilate", "--feather"],
         "References": ["--reference-days", "--reference-mask", "--reference-fill"],
         "Network": ["--tile", "--overlap", "--batch", "--device", "--dtype", "--backend"],
         "Output": [
@@ -67,7 +67,7 @@ def test_restore_shows_its_options_in_groups_and_what_most_people_need_first() -
 def test_help_says_defaults_bounds_and_names_options_as_the_command_line_does() -> None:
     text = words(runner.invoke(app, ["restore", "--help"]).output)
     for told in (
-        "[default: (the product's own mask, or an installed detector, or auto)]",
+        "[default: (the product's own mask or detectors, and the network, vote)]",
         "PIXELS [x>=8] Width and height of a tile",
         "references are, as for --mask; none",
         "under its clouds. May be repeated.",
@@ -94,13 +94,14 @@ def test_the_command_line_without_options_takes_the_defaults(monkeypatch: pytest
 def test_every_option_of_the_command_line_reaches_restore(monkeypatch: pytest.MonkeyPatch) -> None:
     line = (
         "--tile 64 --overlap 8 --batch 2 --device cuda --dtype float16 --backend torch --sensor rgb8 --bands 3,2,1 "
-        "--mask scl --unseen fill --dilate 1 --feather 2 --sar r.tif --nodata 7 --reference a,b.tif --references c.tif "
+        "--mask scl --ground network --unseen fill --dilate 1 --feather 2 --sar r.tif --nodata 7 "
+        "--reference a,b.tif --references c.tif "
         "--reference-days 9 --reference-mask none --reference-fill classical --confidence --vrt"
     )
     assert given(monkeypatch, *line.split()) == attcr.RestoreOptions(
         tile=64, overlap=8, batch=2, device="cuda", dtype="float16", backend="torch", sensor="rgb8",
-        bands=("3", "2", "1"), mask="scl", unseen="fill", dilate=1, feather=2, sar="r.tif", nodata=7.0,
-        references=("a,b.tif", "c.tif"), reference_days=9, reference_mask="none", reference_fill="classical",
+        bands=("3", "2", "1"), mask="scl", ground="network", unseen="fill", dilate=1, feather=2, sar="r.tif",
+        nodata=7.0, references=("a,b.tif", "c.tif"), reference_days=9, reference_mask="none", reference_fill="classical",
         confidence=True, vrt="any",
     )  # fmt: skip
     assert {f"--{name.replace('_', '-')}" for name in restore_options()} - set(line.split()) == set()

@@ -233,3 +233,8 @@ def test_a_reference_that_is_not_finite_is_refused_too() -> None:
     with pytest.raises(DataError, match="the reference has NaN or infinite"):
         IMAGE_PROTOCOLS["att-cr"].score(image, broken)
     assert IMAGE_PROTOCOLS["t-cloud"].score(image[:, :16, :16], image[:, :16, :16])["psnr"] == math.inf
+
+
+def test_a_mean_leaves_out_what_is_not_known() -> None:
+    means = average([{"sam": 1.0, "mae": 1.0}, {"sam": float("nan"), "mae": 2.0}, {"sam": 3.0, "mae": 3.0}])
+    assert means == {"sam": 2.0, "mae": 2.0}

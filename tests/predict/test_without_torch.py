@@ -21,7 +21,7 @@ pytest.importorskip("openvino")
 from attcr.predict.export import export
 from attcr.restore import RestoreOptions, restore_scene
 
-OPTIONS = RestoreOptions(sensor="rgb8", dtype="float32")
+OPTIONS = RestoreOptions(mask="auto", ground="network", sensor="rgb8", dtype="float32")
 NO_TORCH = Path(__file__).parents[1] / "no_torch"
 
 
@@ -55,7 +55,7 @@ def pixels(path: Path) -> np.ndarray:
 @pytest.mark.parametrize("weights", ["net.onnx", "small.safetensors --backend openvino", "net.onnx --backend openvino"])
 def test_restore_gives_what_it_gives_on_torch(weights: str, folder: Path, tmp_path: Path) -> None:
     target = tmp_path / "out.tif"
-    settings = ("--sensor", "rgb8", "--dtype", "float32")
+    settings = ("--sensor", "rgb8", "--dtype", "float32", "--mask", "auto", "--ground", "network")
     done = without_torch(folder, "restore", "in.tif", str(target), *settings, "--weights", *weights.split())
     assert done.returncode == 0, done.stderr
     difference = abs(pixels(target) - pixels(folder / "torch.tif"))
