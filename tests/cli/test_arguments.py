@@ -101,8 +101,8 @@ def test_every_option_of_the_command_line_reaches_restore(monkeypatch: pytest.Mo
     assert given(monkeypatch, *line.split()) == attcr.RestoreOptions(
         tile=64, overlap=8, batch=2, device="cuda", dtype="float16", backend="torch", sensor="rgb8",
         bands=("3", "2", "1"), mask="scl", ground="network", unseen="fill", dilate=1, feather=2, sar="r.tif",
-        nodata=7.0, references=("a,b.tif", "c.tif"), reference_days=9, reference_mask="none", reference_fill="classical",
-        confidence=True, vrt="any",
+        nodata=7.0, references=("a,b.tif", "c.tif"), reference_days=9, reference_mask="none",
+        reference_fill="classical", confidence=True, vrt="any",
     )  # fmt: skip
     assert {f"--{name.replace('_', '-')}" for name in restore_options()} - set(line.split()) == set()
 

@@ -66,7 +66,8 @@ def test_restore_gives_what_it_gives_on_torch(weights: str, folder: Path, tmp_pa
 def test_a_fleet_runs_an_exported_network(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "scenes.txt").write_text(f"{folder / 'in.tif'}\n")
     for backend in ("onnxruntime", "openvino"):
-        settings = ("--set", "sensor=rgb8", "--set", f"backend={backend}")
+        told = ("sensor=rgb8", "mask=auto", "ground=network", f"backend={backend}")
+        settings = [word for one in told for word in ("--set", one)]
         out = tmp_path / backend
         done = without_torch(
             folder, "fleet", "run", str(tmp_path / "scenes.txt"), str(out), "--weights", "net.onnx", *settings
@@ -82,7 +83,7 @@ def test_the_service_runs_an_exported_network(folder: Path, tmp_path: Path) -> N
 
     server = command(tmp_path / "store", "--weights", str(folder / "net.onnx"), path=NO_TORCH)
     with server as (_, url), answers(url, 300) as client:
-        job = begin(client, (folder / "in.tif").read_bytes(), sensor="rgb8")
+        job = begin(client, (folder / "in.tif").read_bytes(), sensor="rgb8", mask="auto", ground="network")
         status = ended(client, job, 300)
         assert status["status"] == "successful", status
         (tmp_path / "served.tif").write_bytes(client.get(f"/jobs/{job}/results/restored").content)
