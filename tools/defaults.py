@@ -1,6 +1,6 @@
 """What the plain command does to real scenes: `attcr restore SCENE OUT` without any option, scored by another date.
 
-    python tools/defaults.py --pairs NAME=FOLDER ... --out TABLE.md [--work FOLDER]
+    python -m tools.defaults --pairs NAME=FOLDER ... --out TABLE.md [--work FOLDER]
 
 NAME is a set of `attcr evaluate` (cloudsen12, sen12mscr-pairs, sen12mscrts-146, haze-20lmr) and FOLDER where it lies;
 fresh scenes are added as folders in the layout of such a set. Each cloudy date is written as a GeoTIFF with a name as
