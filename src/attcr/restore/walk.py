@@ -343,10 +343,11 @@ class Walk:
         return Strip(top, values, out, quality, spread, int(held.sum()), touched | held)
 
     def _held_back(self, change: Float32) -> tuple[Float32, NDArray[np.bool_]]:
-        """Make less of a change that is not believed, and say where it is made by less than a half."""
+        """Make less of a change that is not believed, and none where less than a half would be left; say where."""
         times = (np.abs(change) * self._units).mean(axis=0) / LARGE_CHANGE
         kept = np.clip((HELD_BACK - times) / (HELD_BACK - 1), 0, 1).astype(np.float32)
-        return change * kept, kept < 0.5
+        held = kept < 0.5
+        return np.where(held, np.float32(0), change * kept), held
 
     def _restored(self, band: int, came: Array, added: Float32) -> NDArray[np.float64]:
         """Give what the network makes of numbers (n,) of a band."""
