@@ -19,9 +19,10 @@ from attcr.bands.sensors import (
 )
 from attcr.errors import SceneError
 from attcr.scenes.clouds import find
-from attcr.scenes.clouds.find import choose_mask, find_clouds
-from attcr.scenes.clouds.masks import CLEAR, THICK, THIN
+from attcr.scenes.clouds.find import Network, choose_mask, find_clouds
+from attcr.scenes.clouds.masks import CLEAR, CLOUD, THICK, THIN
 from attcr.scenes.clouds.rim import Rim
+from attcr.scenes.clouds.vote import CLASS, DARK, SURE
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import Scene
 from fake_scenes import UTM, make
@@ -279,3 +280,72 @@ def test_where_neither_mask_nor_image_tells_cloud_is_what_the_caller_says(tmp_pa
         found = find_clouds(scene, str(mask), tmp_path, rim=NONE, untold=THIN)
     assert found is not None
     assert (found.rows(0, 2).classes == THIN).all()
+
+
+SAND, SHADOW, CLOUDY, LAKE = (
+    (0.2, 0.25, 0.3, 0.4),
+    (0.12, 0.12, 0.14, 0.15),
+    (0.6, 0.6, 0.6, 0.6),
+    (0.1, 0.09, 0.06, 0.02),
+)
+
+
+def _voted(folder: Path, monkeypatch: pytest.MonkeyPatch, **kinds: tuple[Any, Any]) -> np.ndarray:
+    """Give the bits of a scene of sand with squares of other kinds, of which csmask only sees what is bright."""
+    image = np.empty((4, 256, 512))
+    image[:] = np.reshape(SAND, (4, 1, 1))
+    for spectrum, where in kinds.values():
+        image[(slice(None), *where)] = np.reshape(spectrum, (4, 1, 1))
+
+    def classify(reflectance: np.ndarray, bands: tuple[str, ...], level: str) -> np.ndarray:
+        return np.where(reflectance[0] > 0.5, CLOUD, CLEAR).astype(np.uint8)
+
+    monkeypatch.setattr(find.ukis_csmask, "classify", classify)
+    names = ("blue", "green", "red", "nir")
+    with open_scene(named(folder / "in.tif", (image * 1e4).astype(np.uint16), names)) as scene:
+        told = replace(scene, products=(SENTINEL2_L1C,))
+        network = Network(lambda values, _: np.where(values[0] > 5000, 0.1, 0.0).astype(np.float32), told)
+        clouds = find_clouds(told, "csmask+network", folder, rim=NONE, network=network)
+        assert clouds is not None
+        assert clouds.bits is not None
+        return clouds.bits(0, 256)
+
+
+IN_CLOUD, IN_SHADOW = np.s_[32:96, 32:96], np.s_[32:96, 160:224]
+
+
+def test_ground_darker_than_the_clear_ground_in_all_bands_is_shadow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bits = _voted(tmp_path, monkeypatch, cloud=(CLOUDY, IN_CLOUD), shadow=(SHADOW, IN_SHADOW))
+    inner, beyond = bits[40:88, 168:216], bits[120:240, 20:500]
+    assert (inner & CLASS == THIN).all()
+    assert (inner & DARK > 0).all()
+    assert not (inner & SURE).any()
+    assert (beyond & CLASS == CLEAR).all()
+    assert (beyond & SURE > 0).all()
+    assert not (bits[40:88, 40:88] & DARK).any()
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        {"shadow": (SHADOW, IN_SHADOW)},
+        {"cloud": (CLOUDY, np.s_[32:64, 32:64]), "shadow": (SHADOW, IN_SHADOW)},
+        {"cloud": (CLOUDY, IN_CLOUD), "lake": (LAKE, IN_SHADOW)},
+        {"cloud": (CLOUDY, np.s_[:, 48:]), "shadow": (SHADOW, np.s_[:, 16:32])},
+    ],
+    ids=["no cloud", "hardly any cloud", "a lake", "hardly any clear ground"],
+)
+def test_dark_ground_is_no_shadow_without_cloud_or_clear_ground_and_water_never_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kinds: dict[str, tuple[Any, Any]]
+) -> None:
+    bits = _voted(tmp_path, monkeypatch, **kinds)
+    assert not (bits & DARK).any()
+
+
+def test_what_is_no_data_is_no_clear_ground_to_compare_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = {"gone": ((0, 0, 0, 0), np.s_[:, 256:]), "cloud": (CLOUDY, IN_CLOUD), "shadow": (SHADOW, IN_SHADOW)}
+    bits = _voted(tmp_path, monkeypatch, **kinds)
+    assert (bits[40:88, 168:216] & DARK > 0).all()
+    assert not bits[:, 260:].any()

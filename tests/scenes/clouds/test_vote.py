@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 
 from attcr.scenes.clouds.masks import CLEAR, CLOUD, THIN
-from attcr.scenes.clouds.vote import CLASS, DARK, SURE, change_says, clear_bit, says, settled
+from attcr.scenes.clouds.vote import (
+    CLASS,
+    DARK,
+    SURE,
+    change_says,
+    clear_bit,
+    says,
+    settled,
+    shadow_odds,
+    with_shadow,
+)
 
 
 def test_a_witness_adds_its_odds() -> None:
@@ -52,3 +62,30 @@ def test_odds_become_cloud_what_is_dark_and_what_is_surely_clear() -> None:
 )
 def test_the_surest_bit_that_enough_of_the_scene_has_is_chosen(counts: tuple[int, ...], bit: int) -> None:
     assert clear_bit(counts, 100) == int(SURE) << bit
+
+
+@pytest.mark.parametrize(
+    ("called", "darker", "water", "odds"),
+    [
+        (0.0, 0.0, False, -2.2),
+        (1.0, 0.0, False, -0.2),
+        (1.0, 0.1, False, 0.4),
+        (0.0, 0.4, False, 0.2),
+        (0.0, 3.0, False, 2.6),
+        (1.0, -3.0, False, -3.2),
+        (0.0, 0.4, True, -1.0),
+        (0.4, 0.0, True, -1.4),
+        (0.5, 0.4, True, 1.2),
+    ],
+)
+def test_shadow_is_dark_in_all_bands_and_water_is_none(called: float, darker: float, water: bool, odds: float) -> None:
+    made = shadow_odds(np.float32([called]), np.float32([darker]), np.array([water]))
+    assert made[0] == pytest.approx(odds, abs=1e-5)
+
+
+def test_shadow_counts_where_there_is_no_cloud_and_keeps_dark_ground_from_being_surely_clear() -> None:
+    odds = np.float32([-2, -2, -2, 1, 1, 0.4])
+    shadow = np.float32([0.5, -0.2, -0.4, 0.5, 2, -1])
+    made, dark = with_shadow(odds, np.array([False] * 5 + [True]), shadow)
+    np.testing.assert_allclose(made, [0.5, -0.2, -2, 1, 1, 0.4], rtol=1e-6)
+    assert dark.tolist() == [True, False, False, False, True, True]

@@ -37,14 +37,18 @@ from attcr.scenes.clouds.vote import (
     BLIND_TO_SHADOW,
     CLASS,
     CLEAR_BELOW,
+    ENOUGH_CLEAR,
     LIKELY,
     NETWORK,
     SAYS,
+    SOME_CLOUD,
     SURE,
     change_says,
     clear_bit,
     says,
     settled,
+    shadow_odds,
+    with_shadow,
 )
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import AlignedRaster, Band, Scene
@@ -65,11 +69,15 @@ VOTED, VOTED_MARGIN = 256, 32
 VOTED_METRES, COARSEST = 40.0, 4
 """Size of a pixel that voters look at, and how many pixels of the scene are one of them at most."""
 
+SHORE = 5
+"""Pixels of theirs over which water makes the ground dark."""
 MOST_ASKED = 3
 """Rows of blocks that are asked before all others, for what the network takes away from clear ground."""
-SOME_CLOUD, LEAST_BIAS, LEAST_DARK = 0.05, 0.015, 0.01
+SEEN_BY_OTHERS, LEAST_BIAS, LEAST_DARK = 0.05, 0.015, 0.01
 """The least share of cloud, and of none, that other witnesses must see; the least change that is a bias, and the least
 brightening that is shadow."""
+DARK_IN_SHADOW = ("red", "swir16", "swir22")
+"""Bands besides the near infrared that are darker in shadow, as far as a scene has them."""
 
 Look = Callable[[Array, NDArray[np.bool_]], NDArray[np.float32]]
 """What a voter makes of values (C, h, w) that are data here: (.., h, w)."""
@@ -184,9 +192,9 @@ def _vote(scene: Scene, mask: str, rgb: Sequence[int] | None, network: Network |
     try:
         for name, raster in rasters.items():
             voters.masks.append(_odds_of_file(name, raster))
-        bias = voters.bias()
+        usual = voters.usual()
         for top in range(0, scene.height, voters.step):
-            yield top, voters.classes(top, bias)
+            yield top, voters.classes(top, usual)
     finally:
         for raster in rasters.values():
             raster.close()
@@ -197,12 +205,33 @@ class _Said(NamedTuple):
 
     odds: NDArray[np.float32]
     """Of cloud or shadow, by detectors and masks together."""
-    shadow: NDArray[np.bool_]
-    """What one of them calls shadow."""
+    shadow: NDArray[np.float32]
+    """How far one of them calls it shadow."""
     blind: NDArray[np.float32]
     """What of the odds is said against cloud by those that see no shadow."""
     change: NDArray[np.float32] | None
     """The network's."""
+    logs: NDArray[np.float32]
+    """Logarithms of reflectance (n, h, w) in the voters' resolution, not a number where there is no data: green, near
+    infrared, and others that are dark in shadow; none where a scene lacks these."""
+
+    def cloud(self, bias: float) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Give the odds with what the network says, and where it is dark."""
+        dark = self.shadow > 0.5
+        if self.change is None:
+            return self.odds, dark
+        change = self.change - np.float32(bias)
+        odds = self.odds + change_says(change) - np.where(change < -LEAST_BIAS, self.blind, 0)
+        return odds, dark | (change < -LEAST_DARK)
+
+
+class _Usual(NamedTuple):
+    """What is usual in a scene."""
+
+    bias: float
+    """What the network takes away from clear ground too, as bright deserts: 0 unless it is much."""
+    logs: NDArray[np.float64] | None
+    """The medians (n,) of clear ground; None where nothing can be told to be shadow."""
 
 
 class _Voters:
@@ -218,6 +247,7 @@ class _Voters:
         self.scene, self.times, self.detectors, self.network = scene, times, detectors, network
         self.step, self.margin = VOTED * times, VOTED_MARGIN * times
         self.masks: list[Callable[[int, int], NDArray[np.float32]]] = []
+        self.coloured = _coloured(scene)
         self.ask = lru_cache(maxsize=1)(self._ask)  # a scene of one block is looked at once
 
     def _ask(self, top: int) -> _Said:
@@ -236,55 +266,83 @@ class _Voters:
             said, seen = mask(first, last)
             odds += said
             shadow += seen
-        odds, blind = (need("scipy.ndimage").gaussian_filter(one, 1.5)[inner] for one in (odds, blind))
+        blur = need("scipy.ndimage").gaussian_filter
+        odds, blind, shadow = (blur(one, 1.5)[inner] for one in (odds, blind, np.minimum(shadow, 1)))
         change = self._across(self.network.scene, first, last, self.network.change)[inner] if self.network else None
-        return _Said(odds, shadow[inner] > 0.5, blind, change)
+        begin, end = (top - first) // self.times, -(-(inner[0].stop) // self.times)
+        return _Said(odds, shadow, blind, change, self._logs(first, last)[:, begin:end])
 
-    def bias(self) -> float:
-        """Give what the network takes away from clear ground too, as bright deserts: 0 unless it is much.
+    def _logs(self, first: int, last: int) -> NDArray[np.float32]:
+        rows, columns = (-(-size // self.times) for size in (last - first, self.scene.width))
+        if self.coloured is None:
+            return np.zeros((0, rows, columns), np.float32)
+        small, there = self._small(self.coloured, first, last)
+        seen = np.log(np.maximum(self.coloured.product.to_reflectance(small), 0) + np.float32(0.01))
+        seen = need("scipy.ndimage").gaussian_filter(seen, (0, 0.7, 0.7))
+        logs: NDArray[np.float32] = np.where(there.all(axis=0), seen, np.float32(np.nan))[:, :rows, :columns]
+        return logs
 
-        It is known where other witnesses see cloud in one part and none in another. Where none sees any, it is haze.
+    def usual(self) -> _Usual:
+        """Look at some blocks, and give what is usual in the scene.
+
+        The network's bias is known where other witnesses see cloud in one part and none in another. Where none sees
+        any, it is haze. What is shadow is known where there is some cloud, and enough that is surely clear.
         """
         blocks = range(0, self.scene.height, self.step)
         asked = [self.ask(top) for top in blocks[:: max(len(blocks) // MOST_ASKED, 1)]]
-        if self.network is None:
-            return 0.0
-        odds = np.concatenate([one.odds.ravel() for one in asked])
-        change = np.concatenate([one.change.ravel() for one in asked if one.change is not None])
-        cloudy = odds > LIKELY
-        if not SOME_CLOUD <= cloudy.mean() <= 1 - SOME_CLOUD:
-            return 0.0
-        least = float(np.quantile(change[~cloudy], 0.1))
-        return least if least > LEAST_BIAS else 0.0
+        bias = 0.0
+        if self.network is not None:
+            odds = np.concatenate([one.odds.ravel() for one in asked])
+            change = np.concatenate([one.change.ravel() for one in asked if one.change is not None])
+            cloudy = odds > LIKELY
+            if SEEN_BY_OTHERS <= cloudy.mean() <= 1 - SEEN_BY_OTHERS:
+                least = float(np.quantile(change[~cloudy], 0.1))
+                bias = least if least > LEAST_BIAS else 0.0
+        odds = np.concatenate([one.cloud(bias)[0][:: self.times, :: self.times].ravel() for one in asked])
+        logs = np.concatenate([one.logs.reshape(len(one.logs), -1) for one in asked], axis=1)
+        there = np.isfinite(logs).all(axis=0)
+        cloud, clear = (one & there for one in (odds > LIKELY, odds < CLEAR_BELOW[0]))
+        told = len(logs) > 0 and cloud.sum() >= SOME_CLOUD * there.sum() and clear.sum() >= ENOUGH_CLEAR * there.sum()
+        return _Usual(bias, np.median(logs[:, clear], axis=1) if told and clear.any() else None)
 
-    def classes(self, top: int, bias: float) -> Classes:
+    def classes(self, top: int, usual: _Usual) -> Classes:
         """Give the classes of a block's rows with their bits."""
-        odds, dark, blind, change = self.ask(top)
-        if change is not None:
-            change = change - np.float32(bias)
-            dark = dark | (change < -LEAST_DARK)
-            odds = odds + change_says(change) - np.where(change < -LEAST_BIAS, blind, 0)
+        said = self.ask(top)
+        odds, dark = said.cloud(usual.bias)
+        if usual.logs is not None:
+            rows, columns = odds.shape
+            logs = np.where(np.isfinite(said.logs), said.logs, usual.logs[:, None, None])
+            darker = (usual.logs[:, None, None] - logs)[1:].min(axis=0)
+            water = need("scipy.ndimage").maximum_filter(logs[0] - logs[1], SHORE)
+            darker, water = self._expanded(np.stack([darker, water]))[:, :rows, :columns]
+            odds, dark = with_shadow(odds, dark, shadow_odds(said.shadow, darker, water > 0))
         found = settled(odds, dark)
         values = self.scene.read(top, top + len(found))
         found[~self.scene.valid(values, top, blank=self.scene.product.nodata).any(axis=0)] = CLEAR
         return found
 
-    def _across(self, scene: Scene, first: int, last: int, look: Look) -> NDArray[np.float32]:
-        """Let a voter look at blocks of rows in its own resolution; give what it says in the scene's."""
+    def _small(self, scene: Scene, first: int, last: int) -> tuple[Array, NDArray[np.bool_]]:
+        """Read rows in the voters' resolution, and where they are data."""
         values = scene.read(first, last)
         valid = scene.valid(values, first, blank=scene.product.nodata)
         _, height, width = values.shape
         pad = [(0, 0), (0, -height % COARSEST), (0, -width % COARSEST)]
-        small, there = _coarser(np.pad(values, pad, mode="edge"), np.pad(valid, pad), self.times)
+        return _coarser(np.pad(values, pad, mode="edge"), np.pad(valid, pad), self.times)
+
+    def _expanded(self, small: NDArray[np.float32]) -> NDArray[np.float32]:
+        for _ in range(self.times.bit_length() - 1):
+            small = expand(small)
+        return small
+
+    def _across(self, scene: Scene, first: int, last: int, look: Look) -> NDArray[np.float32]:
+        """Let a voter look at blocks of rows in its own resolution; give what it says in the scene's."""
+        small, there = self._small(scene, first, last)
         parts = []
         for left in range(0, small.shape[2], VOTED):
             near = slice(max(left - VOTED_MARGIN, 0), min(left + VOTED + VOTED_MARGIN, small.shape[2]))
             right = min(left + VOTED, small.shape[2])
             parts.append(look(small[:, :, near], there[:, :, near])[..., left - near.start : right - near.start])
-        made = np.concatenate(parts, axis=-1)
-        for _ in range(self.times.bit_length() - 1):
-            made = expand(made)
-        return made[..., :height, :width]
+        return self._expanded(np.concatenate(parts, axis=-1))[..., : last - first, : self.scene.width]
 
 
 def _odds_of(name: str, detect: Callable[[Array], Classes]) -> Look:
@@ -306,6 +364,18 @@ def _odds_of_file(name: str, raster: AlignedRaster) -> Callable[[int, int], NDAr
         return np.stack([says(name, _READERS[name](values)), shadow]).astype(np.float32)
 
     return look
+
+
+def _coloured(scene: Scene) -> Scene | None:
+    """Give the scene with the bands that tell shadow: green, near infrared, and others; None where it lacks these."""
+    if scene.product.picture:
+        return None
+    for infrared in ("nir", "nir08"):
+        at = find_bands(scene.product, scene.names, ["green", infrared])
+        if at is not None:
+            others = [find_bands(scene.product, scene.names, [name]) for name in DARK_IN_SHADOW]
+            return scene.select([*at, *(i for found in others if found is not None for i in found)])
+    return None
 
 
 def _times(scene: Scene) -> int:
