@@ -4,7 +4,9 @@
 
 FOLDER and SERIES are as for `tools/collect.py`. UNTOUCHED/cloudsen12, UNTOUCHED/sen12mscr and the folders of
 UNTOUCHED/haze come out in the layouts of `attcr evaluate`. Windows and dates of CloudSEN12 are chosen by the masks
-alone; the windows of the haze are the scene's corners. It takes a minute.
+alone; the windows of the haze are the scene's corners. UNTOUCHED/radar holds all pairs, used in development or not, of
+which the source of the samples has the output of a network that takes radar too: pairs, and radar-network (predictions
+of `attcr evaluate`). It takes a minute.
 """
 
 import argparse
@@ -33,7 +35,8 @@ CORNER = 256
 """Pixels a side of a corner of the hazy scene."""
 TEN_METRES, SIXTY_METRES = (1, 2, 3, 7), (0, 9, 10)
 TWENTY_METRES = tuple(band for band in range(BANDS) if band not in TEN_METRES + SIXTY_METRES)
-SAMPLES = r"data/output/residual/(2266|3968|4294|5278|6317|7657)_(target|input)\.tif$"
+SAMPLES = r"data/output/residual/(\d+)_(target|input|output)\.tif$"
+NEW_SAMPLES = ("2266", "3968", "4294", "5278", "6317", "7657")
 PATCHES = r"imgs/cr/\w+/\w+/(ROIs\d+_(?:fall|summer))_(s2|s2_cloudy)_(85_p492|85_p753|85_p782|100_p500|100_p840)\.tif$"
 
 
@@ -127,18 +130,30 @@ def write_cloudsen12(mirror: Path, out: Path) -> None:
             write(out / f"{name}_mask.tif", date.mask[None, top : top + SIDE, left : left + SIDE])
 
 
-def write_sen12mscr(mirror: Path, out: Path) -> None:
-    """Write the pairs."""
-    repository = Repository(mirror, "Oriolac+cloud-removal")
-    images: dict[str, Array] = {}
+def read_samples(repository: Repository) -> dict[str, dict[str, Array]]:
+    """Give the samples by number: their target, input and output, 13 bands each."""
+    samples: dict[str, dict[str, Array]] = {}
     for found, blob in repository.matching(SAMPLES):  # two bands of Sentinel-1 come first in an input
-        name = f"sample_{found[1]}_" + ("s2" if found[2] == "target" else "s2_cloudy")
-        images[name] = np.round(pixels(blob)[-BANDS:]).astype(np.uint16)
+        samples.setdefault(found[1], {})[found[2]] = np.round(pixels(blob)[-BANDS:].clip(0)).astype(np.uint16)
+    return samples
+
+
+def write_pair(out: Path, name: str, image: Array) -> None:
+    """Write an image in the layout of `sen12mscr-pairs`."""
+    write(out / f"{name}_10m.jp2", image[list(TEN_METRES)])
+    write(out / f"{name}_rest.jp2", image[list(TWENTY_METRES + SIXTY_METRES)])
+
+
+def write_sen12mscr(mirror: Path, out: Path) -> None:
+    """Write the pairs, and beside them those with outputs of the network that takes radar."""
+    repository = Repository(mirror, "Oriolac+cloud-removal")
+    for number, sample in read_samples(repository).items():
+        for folder in (*((out / "sen12mscr",) if number in NEW_SAMPLES else ()), out / "radar" / "pairs"):
+            write_pair(folder, f"sample_{number}_s2", sample["target"])
+            write_pair(folder, f"sample_{number}_s2_cloudy", sample["input"])
+        write(out / "radar" / "radar-network" / f"sample_{number}.tif", sample["output"])
     for found, blob in repository.matching(PATCHES):
-        images[f"{found[1]}_{found[3]}_{found[2]}"] = pixels(blob)
-    for name, image in images.items():
-        write(out / f"{name}_10m.jp2", image[list(TEN_METRES)])
-        write(out / f"{name}_rest.jp2", image[list(TWENTY_METRES + SIXTY_METRES)])
+        write_pair(out / "sen12mscr", f"{found[1]}_{found[3]}_{found[2]}", pixels(blob))
 
 
 def write_haze(series: Path, out: Path) -> None:
@@ -159,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = parser.parse_args(arguments)
     warnings.simplefilter("ignore", NotGeoreferencedWarning)
     write_cloudsen12(args.mirror, args.out / "cloudsen12")
-    write_sen12mscr(args.mirror, args.out / "sen12mscr")
+    write_sen12mscr(args.mirror, args.out)
     write_haze(args.series, args.out / "haze")
 
 

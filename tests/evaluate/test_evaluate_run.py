@@ -448,25 +448,24 @@ class Less:
         return np.concatenate([restored, np.zeros_like(restored)], axis=1).astype(np.float32)
 
 
-def test_pairs_of_two_dates_are_reported_by_class_with_their_floor(tmp_path: Path) -> None:
+def test_pairs_of_two_dates_are_reported_by_class(tmp_path: Path) -> None:
     benchmark = open_benchmark("cloudsen12", dated(tmp_path / "dates"))
     method = method_from_predictor(Less(), "less")
     report = evaluate(benchmark, [method], ["two-dates", "two-dates-raw", "uncrtaints"], tmp_path / "out")
     assert list(report["protocols"]) == ["uncrtaints", "two-dates", "two-dates-raw"]  # of whole images first
     fitted, raw = (report["protocols"][name] for name in ("two-dates", "two-dates-raw"))
-    assert fitted["classes"] == {"thin": 18 * 48, "clear": 30 * 48, "all": 48 * 48}
+    assert fitted["classes"] == {"thin": 1, "clear": 1, "all": 1}
+    assert list(fitted["methods"]) == ["less", "input copied", "surroundings only"]
     for result, thin, clear in ((fitted, 0.05, 0.0), (raw, 0.06, 0.01)):
         before, after = (result["methods"][name] for name in ("input copied", "less"))
         assert before["thin"]["mae"]["mean"] == pytest.approx(thin, abs=1e-5)
         assert after["thin"]["mae"]["mean"] == pytest.approx(thin - 0.025, abs=1e-5)
         assert after["clear"]["mae"]["mean"] == pytest.approx(clear, abs=1e-5)
-    assert (fitted["floor"]["mae"], raw["floor"]) == (pytest.approx(0, abs=1e-5), None)
     squared = (30 * 0.01**2 + 18 * 0.035**2) / 48
     psnr = report["protocols"]["uncrtaints"]["methods"]["less"]["psnr"]["mean"]
     assert psnr == pytest.approx(-10 * math.log10(squared), abs=1e-3)  # in reflectance, though the samples go up to 2
     text = (tmp_path / "out" / "report.md").read_text()
-    assert "| thin | 864 | **less** | 0.0250 [0.0250, 0.0250] |" in text
-    assert "| floor |  |  | 0.0000 |" in text
+    assert "| thin | 1 | **less** | 0.0250 [0.0250, 0.0250] |" in text
     with (tmp_path / "out" / "images-two-dates.csv").open() as file:
         table = list(csv.DictReader(file))
     assert [row["class"] for row in table] == ["clear", "thin", "all"]
@@ -477,9 +476,9 @@ def test_a_report_by_class_alone_is_printed_by_class_and_needs_masks(root: Path,
     options = ["evaluate", "--data", "cloudsen12", "--root", str(dated(tmp_path / "dates")), "--baseline", "copy"]
     result = CliRunner().invoke(app, [*options, "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
-    assert "two-dates: MAE thin input copied 0.0500, input's mean colour 0." in result.output
+    assert "two-dates: MAE thin (1 images) input copied 0.0500, surroundings only 0." in result.output
     text = (tmp_path / "out" / "report.md").read_text()
-    assert "Means are over the pixels of a class" in text
+    assert "Means are over images" in text
     assert "## Cloudy and clear pixels" not in text
     for name, wrong in (("two-dates", "pairs has none"), ("none", "there is no protocol 'none'; there are att-cr, ")):
         with pytest.raises(ConfigError, match=wrong):

@@ -12,6 +12,7 @@ from attcr.data import DATASETS
 from attcr.errors import ConfigError
 from attcr.evaluate import evaluate, open_benchmark
 from attcr.evaluate.gaps import CLASSICAL, GAP_FILL, NETWORK, OURS, Window, draw_gap, score_window
+from attcr.evaluate.protocols import Given
 from attcr.evaluate.run import COPY
 from attcr.references.harmonise import METHODS
 from fake_dates import ground
@@ -175,13 +176,13 @@ def test_the_network_is_set_against_the_same_without_it() -> None:
 def test_a_gap_is_scored_by_reflectance_and_by_the_vegetation_index() -> None:
     truth = np.array([[0.1, 0.2], [0.3, 0.4], [0.5, 0.5]], np.float32)
     filled = truth + np.float32(0.1)
-    scores = GAP_FILL.score(filled, truth, bands=["B04", "B8A", "B08"])
+    scores = GAP_FILL.score(filled, truth, Given(["B04", "B8A", "B08"]))
     assert scores["mae"] == pytest.approx(0.1)
     index = [(x[2] - x[0]) / (x[2] + x[0]) for x in (truth, filled)]
     assert scores["ndvi"] == pytest.approx(abs(index[0] - index[1]).mean())
-    assert list(GAP_FILL.score(filled, truth, bands=["B04", "B03", "B02"])) == ["mae"]
-    assert list(GAP_FILL.score(filled, truth, bands=["B08", "B03", "B02"])) == ["mae"]
+    assert list(GAP_FILL.score(filled, truth, Given(["B04", "B03", "B02"]))) == ["mae"]
+    assert list(GAP_FILL.score(filled, truth, Given(["B08", "B03", "B02"]))) == ["mae"]
     dark = GAP_FILL.score(
-        np.array([[-0.2], [0.4]], np.float32), np.array([[0.2], [0.4]], np.float32), bands=["B04", "B08"]
+        np.array([[-0.2], [0.4]], np.float32), np.array([[0.2], [0.4]], np.float32), Given(["B04", "B08"])
     )
     assert dark["ndvi"] == pytest.approx((0.4 - 0.001) / 0.401 - 0.2 / 0.6, abs=1e-6)

@@ -86,7 +86,7 @@ def test_real_pairs_that_nothing_restores_are_as_far_off_as_they_came(module: Mo
     haze = figures["20LMR haze MAE"]
     assert haze["input"] == pytest.approx(0.0352, abs=5e-5)
     assert haze["restored"] == pytest.approx(haze["input"], rel=1e-5)
-    for name, error in (("clear", 0.0116), ("thick", 0.0290), ("thin", 0.0205), ("shadow", 0.0410)):
+    for name, error in (("clear", 0.0100), ("thick", 0.0417), ("thin", 0.0196), ("shadow", 0.0522)):
         told = figures[f"CloudSEN12 {name}"]
         assert told["MAE input"] == pytest.approx(error, abs=6e-5)
         assert told["MAE restored"] == pytest.approx(told["MAE input"], rel=1e-4)

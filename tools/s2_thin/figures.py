@@ -18,7 +18,6 @@ from attcr.bands.sensors import S2_COMMON, S2_WAVELENGTHS
 from attcr.data.clear_s2 import ALL, TEN
 from attcr.data.cloud_layers import KINDS, Draw, simulate
 from attcr.data.dates import BRIGHTER, CLASS_NUMBERS, MUCH_BRIGHTER, ONE_REFLECTANCE
-from attcr.evaluate.by_class import LEAST_CLEAR
 from attcr.evaluate.figures import new_figure, save_figure
 
 from .clear import held_out_l1c
@@ -51,13 +50,11 @@ def real(restore: Restorer, root: Path) -> dict[str, Certainty]:
     known = {"haze over Rondonia": Certainty(), "CloudSEN12": Certainty(), "SEN12MS-CR": Certainty()}
     for title, name in zip(known, ("haze-20lmr", "cloudsen12", "sen12mscr-pairs"), strict=True):
         for pair in restorations(restore, open_set(root, name)):
-            out = pair.out
-            if name != "haze-20lmr":  # no pixel of the haze is clear
-                if (pair.classes == CLASS_NUMBERS["clear"]).sum() < LEAST_CLEAR:
-                    continue
-                out = pair.fitted()
+            truth = pair.clear if name == "haze-20lmr" else pair.fitted()  # no pixel of the haze is clear
+            if truth is None:
+                continue
             through = pair.scored & (pair.classes != CLASS_NUMBERS["thick"])
-            known[title].add(np.abs(out - pair.clear)[:, through], pair.scale[:, through])
+            known[title].add(np.abs(pair.out - truth)[:, through], pair.scale[:, through])
     return known
 
 

@@ -22,8 +22,8 @@ from attcr.data.dates import (
     DatedPairs,
     find_series,
 )
-from attcr.evaluate.by_class import CLASS_PROTOCOLS, EVERY, ClassScores, fit_to, pool
-from attcr.evaluate.protocols import psnr
+from attcr.evaluate.by_class import CLASS_PROTOCOLS, EVERY, ClassScores, in_tones_of
+from attcr.evaluate.protocols import Given, psnr
 
 from .measure import Array, Certainty, Figures, Restored, Restorer, distance
 
@@ -56,11 +56,11 @@ class Restoration(NamedTuple):
         """Say which pixels (H, W) are scored."""
         return np.asarray(self.classes != NOT_SCORED)
 
-    def fitted(self) -> Array:
-        """Give what came out on a line, for each band, to the clear date, fitted to the pixels clear on both."""
-        return fit_to(
-            self.out.astype(np.float64), self.clear.astype(np.float64), self.classes == CLASS_NUMBERS["clear"]
-        )
+    def fitted(self) -> Array | None:
+        """Give the clear date in the tones of the cloudy one, as `two-dates` does; None for a pair it leaves out."""
+        both = self.classes == CLASS_NUMBERS["clear"]
+        truth, wrong = in_tones_of(self.cloudy.astype(np.float64), self.clear.astype(np.float64), both, self.bands)
+        return None if wrong else truth
 
 
 def open_set(root: Path, name: str) -> DatedPairs:
@@ -92,7 +92,8 @@ def restorations(restore: Restorer, pairs: DatedPairs) -> Iterator[Restoration]:
 def _both(pair: Restoration, *, fitted: bool) -> tuple[ClassScores, ClassScores]:
     """Score the input and what came out."""
     rule = FITTED if fitted else RAW
-    before, after = (rule.score(a, pair.clear, pair.classes, pair.bands) for a in (pair.cloudy, pair.out))
+    given = Given(pair.bands, pair.classes, pair.cloudy)
+    before, after = (rule.score(image, pair.clear, given) for image in (pair.cloudy, pair.out))
     return before, after
 
 
@@ -130,29 +131,31 @@ def cloudsen12(restore: Restorer, root: Path) -> Figures:
     pairs = open_set(root, "cloudsen12")
     before: list[ClassScores] = []
     after: list[ClassScores] = []
-    moved: list[ClassScores] = []
     changed: dict[tuple[DatedImage, ...], float] = {}
     certainty = Certainty()
     for pair, files in zip(restorations(restore, pairs), pairs.pairs, strict=True):
         if files.clear not in changed:
             again = restore_image(restore, pair.clear, pairs).image
             changed[files.clear] = distance(again[:, pair.scored], pair.clear[:, pair.scored])
-        scores = _both(pair, fitted=True)
-        if not scores[0]:
+        truth = pair.fitted()
+        if truth is None:
             continue
+        scores = _both(pair, fitted=True)
         before.append(scores[0])
         after.append(scores[1])
-        out, cloudy, classes = pair.out, pair.cloudy, pair.classes
-        moved.append(RAW.score(out, cloudy, classes, pair.bands))
         through = pair.scored & (pair.classes != CLASS_NUMBERS["thick"])
-        certainty.add(np.abs(pair.fitted() - pair.clear)[:, through], pair.scale[:, through])
+        certainty.add(np.abs(pair.out - truth)[:, through], pair.scale[:, through])
+
+    def mean(images: list[ClassScores], name: str, key: str) -> float:
+        return float(np.mean([image[name][key] for image in images if name in image]))
+
     figures: Figures = {
         f"CloudSEN12 {name}": {
-            "MAE input": pool(before, name, "mae"),
-            "MAE restored": pool(after, name, "mae"),
-            "NDVI input": pool(before, name, "ndvi"),
-            "NDVI restored": pool(after, name, "ndvi"),
-            "changed by": pool(moved, name, "mae"),
+            "MAE input": mean(before, name, "mae"),
+            "MAE restored": mean(after, name, "mae"),
+            "NDVI input": mean(before, name, "ndvi"),
+            "NDVI restored": mean(after, name, "ndvi"),
+            "changed by": mean(after, name, "changed"),
         }
         for name in CLASS_NUMBERS
     }

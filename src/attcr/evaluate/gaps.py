@@ -19,7 +19,7 @@ from attcr.bands.sensors import SENTINEL2_L1C
 from attcr.data import DataSet
 from attcr.data.dates import ClearDates
 from attcr.errors import DataError
-from attcr.evaluate.protocols import Bands, Mask, Metric, Protocol, Scores
+from attcr.evaluate.protocols import NOTHING, Given, Metric, Protocol, Scores
 from attcr.extras import needed
 from attcr.references.check import Evidence
 from attcr.references.correct import SHARES, Corrector, Pair, open_corrector, with_network
@@ -82,9 +82,9 @@ class GapFill(Protocol):
     scored = "clear dates of one place"
     row_key = "errors"
 
-    def score(self, predicted: ArrayLike, reference: ArrayLike, classes: Mask = None, bands: Bands = ()) -> Scores:
+    def score(self, predicted: ArrayLike, reference: ArrayLike, given: Given = NOTHING) -> Scores:
         """Give the mean absolute error of reflectance (C, N), and of the vegetation index where its bands are there."""
-        image, truth = np.asarray(predicted), np.asarray(reference)
+        image, truth, bands = np.asarray(predicted), np.asarray(reference), given.bands
         scores = {"mae": float(np.abs(image - truth).mean())}
         nir = next((bands.index(name) for name in ("B08", "B8A") if name in bands), None)
         if nir is not None and "B04" in bands:
@@ -253,7 +253,7 @@ def score_window(
         tuned, filled[NETWORK] = _corrected(tuned, evidence, Pair(0, 0, target, reference, clear, inside), network)
         share = tuned.corrected.share if tuned.corrected else 0
         filled[OURS] = filled[CLASSICAL] + share * (filled[NETWORK] - filled[CLASSICAL])
-    scores = {name: GAP_FILL.score(one, target[:, inside], bands=bands) for name, one in filled.items()}
+    scores = {name: GAP_FILL.score(one, target[:, inside], Given(bands)) for name, one in filled.items()}
     errors = {name: each["mae"] for name, each in scores.items()}
     ndvi = {name: each["ndvi"] for name, each in scores.items() if "ndvi" in each}
     share = tuned.corrected.share if tuned.corrected else 0.0

@@ -25,8 +25,6 @@ with needed():
 
 Json = dict[str, Any]
 Scores = dict[str, float]
-Mask = ArrayLike | None
-Bands = Sequence[str]
 Array = NDArray[np.floating[Any]]
 
 SMALLEST = 16
@@ -61,6 +59,23 @@ class Metric:
         return f"{mean} [{low}, {high}]"
 
 
+@dataclass(frozen=True)
+class Given:
+    """What is known of an image that is scored, beside its reference."""
+
+    bands: Sequence[str] = ()
+    """By name."""
+    classes: ArrayLike | None = None
+    """(H, W), see `attcr.data.dates`."""
+    seen: ArrayLike | None = None
+    """The input (C, H, W)."""
+    expected: ArrayLike | None = None
+    """The absolute error (H, W) that the method expects; 0 where it expects none."""
+
+
+NOTHING = Given()
+
+
 class Protocol(ABC):
     """One way of scoring, with the name that its numbers must carry."""
 
@@ -76,7 +91,7 @@ class Protocol(ABC):
     """Where its scores stand in a row."""
 
     @abstractmethod
-    def score(self, predicted: ArrayLike, reference: ArrayLike, classes: Mask = None, bands: Bands = ()) -> Json:
+    def score(self, predicted: ArrayLike, reference: ArrayLike, given: Given = NOTHING) -> Json:
         """Give the metrics of what a method made of one image, against its reference (C, H, W)."""
 
     @abstractmethod
@@ -114,7 +129,7 @@ class ImageProtocol(Protocol):
     scored = PAIRS
     row_key = "scores"
 
-    def score(self, predicted: ArrayLike, reference: ArrayLike, classes: Mask = None, bands: Bands = ()) -> Scores:
+    def score(self, predicted: ArrayLike, reference: ArrayLike, given: Given = NOTHING) -> Scores:
         """Give the metrics of one image; SAM is NaN when a pixel is black, and `average` leaves it out.
 
         Both are floating (C, H, W) where 1 is the peak, tensors or arrays; the prediction as the network gave it, not

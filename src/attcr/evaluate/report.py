@@ -76,9 +76,8 @@ def markdown(report: Mapping[str, Any], rules: Sequence[Protocol]) -> str:
     text = [
         f"# {subject} on {data['name']} {data['part']}, {data['images']} images",
         "",
-        "Each table is of one protocol; numbers of two protocols cannot be compared. Means are over "
-        f"{'images' if first else 'the pixels of a class'}, with a bootstrap 95 % interval ({RESAMPLES} resamples "
-        "of images, seed 0).",
+        "Each table is of one protocol; numbers of two protocols cannot be compared. Means are over images, with a "
+        f"bootstrap 95 % interval ({RESAMPLES} resamples of images, seed 0).",
     ]
     for rule in rules:
         text += ["", f"## Protocol {rule.name}", "", *rule.table(report["protocols"][rule.name])]

@@ -27,27 +27,36 @@ from numpy.typing import ArrayLike, NDArray
 
 from attcr.bands.spec import InputSpec
 from attcr.data import DataSet, Sample, Samples, find_set
-from attcr.data.dates import CLASSES_MASK, ClearDates
+from attcr.data.dates import CLASSES_MASK, ClearDates, DatedPairs
 from attcr.data.pairs import images_in, read_image, some
 from attcr.data.sets import ALL
 from attcr.data.splits import names_sha256
 from attcr.errors import ConfigError, DataNotFoundError, ShapeError
 from attcr.evaluate import figures
-from attcr.evaluate.by_class import CLASS_PROTOCOLS
+from attcr.evaluate.by_class import CLASS_PROTOCOLS, MOVED_VEIL, ClassProtocol
 from attcr.evaluate.gaps import GAP_FILL, evaluate_gaps
-from attcr.evaluate.protocols import CONTRAST_EDGES, IMAGE_PROTOCOLS, PAIRS, Protocol, psnr
+from attcr.evaluate.moved import MovedVeils
+from attcr.evaluate.protocols import CONTRAST_EDGES, IMAGE_PROTOCOLS, PAIRS, Given, Protocol, psnr
 from attcr.evaluate.report import CLOUDY_DIFFERENCE, leading, markdown, summarise
 from attcr.evaluate.rows import COPIED, Row, Rows, number
+from attcr.evaluate.shipped import Restored, restore_as_shipped, surroundings
 from attcr.files import sha256 as file_sha256
 from attcr.files import write_whole
 from attcr.predict import Backend, Predictor, eight_views, open_predictor, read_about
 from attcr.version import __version__
 from attcr.weights import find_weights
 
+VEILS = "sen12mscr-pairs"
+"""The data whose veils may be moved: those of CloudSEN12 may not be passed on."""
 PROTOCOLS: dict[str, Protocol] = {**IMAGE_PROTOCOLS, **CLASS_PROTOCOLS, GAP_FILL.name: GAP_FILL}
 """All protocols by name: those of whole images first."""
-LIBRARIES = ("torch", "numpy", "scipy", "scikit-image", "torchmetrics", "matplotlib", "pillow", "rasterio")
-"""What the numbers depend on; torch and torchmetrics may be absent."""
+LIBRARIES = (
+    *("torch", "numpy", "scipy", "scikit-image", "torchmetrics", "matplotlib", "pillow", "rasterio"),
+    *("s2cloudless", "ukis-csmask", "onnxruntime"),
+)
+"""What the numbers depend on; some may be absent."""
+SHIPPED = "attcr restore"
+"""The name of the method that is the plain command."""
 Progress = Callable[[int, int], None]
 
 
@@ -66,6 +75,11 @@ class Benchmark:
     def spec(self) -> InputSpec:
         """What the planes of the images are."""
         return self.data.spec
+
+    @property
+    def by_class(self) -> bool:
+        """Whether its samples have a mask of classes."""
+        return isinstance(PROTOCOLS[self.data.protocol], ClassProtocol)
 
     def unit(self, image: ArrayLike) -> NDArray[np.float32]:
         """Give an image in the range of its spec as protocols want it, where 1 is the peak."""
@@ -103,13 +117,18 @@ class Method:
     """Something that restores a sample, with the name and origin for its rows."""
 
     name: str
-    restore: Callable[[Sample, InputSpec], ArrayLike]
-    """Gives (C, H, W) like the sample's `clear`, in the same range, not clamped; a tensor on the CPU, or an array. The
-    spec says what the planes are."""
+    restore: Callable[[Sample, InputSpec], ArrayLike | Restored]
+    """Gives (C, H, W) like the sample's `clear`, in the same range, not clamped; a tensor on the CPU, or an array; or
+    that with the error expected of it. The spec says what the planes are."""
     source: Mapping[str, Any] = field(default_factory=dict)
     """Where it comes from: files with their sha256, settings."""
     takes: InputSpec | None = None
     """What it takes and gives; None where that is no matter."""
+
+    def __call__(self, sample: Sample, spec: InputSpec) -> Restored:
+        """Restore a sample."""
+        made = self.restore(sample, spec)
+        return made if isinstance(made, Restored) else Restored(made)
 
 
 def _optical(sample: Sample, spec: InputSpec) -> NDArray[np.float32]:
@@ -126,6 +145,8 @@ COPY = Method(COPIED, _optical)
 MEAN_COLOUR = Method("input's mean colour", _mean_colour)
 """A flat image of the cloudy image's mean colour."""
 BASELINES = {"copy": COPY, "mean-colour": MEAN_COLOUR}
+SURROUNDINGS = Method("surroundings only", surroundings)
+"""The clear ground around, interpolated: what a result without any detail scores, on pairs of two dates."""
 
 
 def method_from_predictor(
@@ -172,6 +193,17 @@ def method_from_weights(
         return method_from_predictor(predictor, file.stem, made_of)
     made_of["views"] = 8
     return method_from_predictor(predictor, f"{file.stem}, mean of eight views", made_of, average_views=True)
+
+
+def method_as_shipped(weights: str | os.PathLike[str], name: str = SHIPPED, **how: Any) -> Method:
+    """Give `attcr restore` without any option as a method: clouds found, clear ground used, clear pixels kept.
+
+    `how` is device, dtype and backend. It takes pairs of two dates.
+    """
+    file = find_weights(weights)
+    predictor = open_predictor(file, **how)
+    source = {"weights": file.name, "sha256": file_sha256(file), "command": "attcr restore"}
+    return Method(name, lambda sample, spec: restore_as_shipped(sample, spec, predictor), source, predictor.spec)
 
 
 def method_from_predictions(folder: str | os.PathLike[str], benchmark: Benchmark) -> Method:
@@ -232,6 +264,11 @@ class Entrants:
             for weights in self.weights
             for averaged in ((False, True) if self.eight_views else (False,))
         ]
+        if benchmark.by_class:
+            several = bool(self.weights[1:])
+            names = [f"{SHIPPED}, {find_weights(weights).stem}" if several else SHIPPED for weights in self.weights]
+            shipped = [method_as_shipped(*each, **how) for each in zip(self.weights, names, strict=True)]
+            methods = [*shipped, *methods]
         return [*methods, *(method_from_predictions(folder, benchmark) for folder in self.predictions)]
 
     def network(self) -> str | None:
@@ -251,7 +288,7 @@ def evaluate_entrants(
 ) -> dict[str, Any]:
     """Evaluate what a command names, under the data's own protocol where none is named."""
     names = protocols or [benchmark.data.protocol]
-    find_protocols(names, benchmark.data)
+    benchmark = with_moved_veils(benchmark, find_protocols(names, benchmark.data))
     if isinstance(benchmark.samples, ClearDates):
         dates, network = benchmark.samples, entrants.network()
         return evaluate_gaps(dates, benchmark.data, Path(out), weights=network, dtype=entrants.dtype, progress=progress)
@@ -271,6 +308,7 @@ def find_protocols(names: Sequence[str], data: DataSet) -> list[Protocol]:
             raise ConfigError(f"there is no protocol {name!r}; there are {', '.join(PROTOCOLS)}.")
     rules = [PROTOCOLS[name] for name in dict.fromkeys(names)]
     fitting = {PROTOCOLS[data.protocol].scored, *((PAIRS,) if data.cloudy else ())}
+    fitting |= {MOVED_VEIL.scored} if data.name == VEILS else set()
     for rule in rules:
         if rule.scored not in fitting:
             others = ", ".join(name for name, other in PROTOCOLS.items() if other.scored in fitting)
@@ -279,6 +317,16 @@ def find_protocols(names: Sequence[str], data: DataSet) -> list[Protocol]:
                 "other data."
             )
     return sorted(rules, key=lambda rule: rule.scored != PAIRS)
+
+
+def with_moved_veils(benchmark: Benchmark, rules: Sequence[Protocol]) -> Benchmark:
+    """Give the images that protocols score: `moved-veil` makes its own out of those of a benchmark."""
+    if MOVED_VEIL not in rules or isinstance(benchmark.samples, MovedVeils):
+        return benchmark
+    if len(rules) > 1:
+        raise ConfigError(f"{MOVED_VEIL.name} makes images of its own: give no other protocol beside it.")
+    assert isinstance(benchmark.samples, DatedPairs)
+    return replace(benchmark, samples=MovedVeils(benchmark.samples))
 
 
 def evaluate(
@@ -295,11 +343,13 @@ def evaluate(
     of the same evaluation is resumed, and the finished report is the same to the byte.
     """
     rules = find_protocols(protocols, benchmark.data)
+    benchmark = with_moved_veils(benchmark, rules)
     if isinstance(benchmark.samples, ClearDates):
         if methods:
             raise ConfigError("gap-fill scores the ways to fill that attcr knows: give no methods.")
         return evaluate_gaps(benchmark.samples, benchmark.data, Path(out), progress=progress)
-    methods = [*methods, *(baseline for baseline in BASELINES.values() if baseline not in methods)]
+    baselines = (COPY, SURROUNDINGS) if benchmark.by_class else BASELINES.values()
+    methods = [*methods, *(baseline for baseline in baselines if baseline not in methods)]
     if len({method.name for method in methods}) < len(methods):
         raise ConfigError(
             f"two methods have the same name: {some([method.name for method in methods])}; rename a file."
@@ -398,13 +448,15 @@ def _score(
     mask = sample["masks"].get(CLASSES_MASK)
     waiting = []
     for method in methods:
-        restored = benchmark.unit(method.restore(sample, benchmark.spec))
+        made = method(sample, benchmark.spec)
+        restored = benchmark.unit(made.image)
+        given = Given(benchmark.spec.outputs, mask, copied, made.expected)
         if restored.shape != reference.shape:
             raise ShapeError(
                 f"{method.name} gave {restored.shape} for {sample['name']}, whose reference is {reference.shape}."
             )
         for rule in rules:
-            scores = pool.submit(rule.score, restored, reference, mask, benchmark.spec.outputs)
+            scores = pool.submit(rule.score, restored, reference, given)
             waiting.append((rule, method.name, scores))
         error = (restored.clip(0, 1) - reference).astype(np.float64)
         row["pixels"][method.name] = {
@@ -429,12 +481,15 @@ def _write_figures(
     subject: Method,
     rules: Sequence[Protocol],
 ) -> None:
-    panels = []
-    for title, shown in report["shown"].items():
-        sample = benchmark.samples[shown["index"]]
-        images = (_optical(sample, benchmark.spec), subject.restore(sample, benchmark.spec), sample["clear"])
-        heading = f"{title}, {shown['name']}, {number(shown['psnr'], 2)} dB"
-        panels.append(figures.Panel(heading, *map(benchmark.unit, images)))
+    images = {}
+    for index in {shown["index"] for shown in report["shown"].values()}:
+        sample = benchmark.samples[index]
+        three = _optical(sample, benchmark.spec), subject(sample, benchmark.spec).image, sample["clear"]
+        images[index] = [benchmark.unit(image) for image in three]
+    panels = [
+        figures.Panel(f"{title}, {shown['name']}, {number(shown['psnr'], 2)} dB", *images[shown["index"]])
+        for title, shown in report["shown"].items()
+    ]
     figures.save_panels(folder / "panels.png", panels, benchmark.shown_spec)
     first = leading(rules)
     if first and subject is not COPY:
