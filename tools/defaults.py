@@ -38,7 +38,8 @@ def score(pairs: list[str], weights: str, work: Path) -> dict[str, dict[str, Row
 def tables(found: dict[str, dict[str, Rows]]) -> str:
     """Give a table for each protocol, of all its sets together."""
     lines: list[str] = []
-    for protocol, sets in found.items():
+    for protocol in sorted(found, key=list(PROTOCOLS).index):
+        sets = found[protocol]
         told = ", ".join(f"{len(rows)} of {name}" for name, rows in sets.items())
         every = [row for rows in sets.values() for row in rows]
         rule = PROTOCOLS[protocol]

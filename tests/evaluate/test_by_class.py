@@ -243,3 +243,11 @@ def test_what_is_done_to_clear_ground_is_told() -> None:
     assert "- mine touches 25.0% of the clear ground, and changes all of it by 0.0050." in text
     assert "Opaque" not in text
     assert "Left out" not in text
+
+
+def test_where_every_pair_is_left_out_the_report_says_so() -> None:
+    left = [{"left out": {"clear": 0.04}}]
+    told = told_by(FITTED, left, left)
+    assert (told["classes"], list(FITTED.lines(told))) == ({}, [])
+    assert "- Left out, 1 pairs" in "\n".join(FITTED.table(told))
+    assert "a (clear 0.04)." in "\n".join(FITTED.table(told))

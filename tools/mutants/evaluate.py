@@ -117,7 +117,7 @@ MUTANTS = [
         ),
         ("detail-is-contrast", "np.corrcoef(*two)[0, 1] if", "np.cov(*two)[0, 1] if"),
         ("touched-by-anything", "TOUCHED = 0.001", "TOUCHED = 1.0"),
-        ("changed-from-the-truth", "changed = abs(image - seen)", "changed = abs(image - truth) * 2"),
+        ("changed-from-the-truth", "changed = abs(image - seen)", "changed = abs(image - image)"),
         ("expected-everywhere", "here = where & (sure > 0)", "here = where"),
         ("within-the-mean", "sure[here] * math.sqrt(math.pi / 2)", "sure[here]"),
         ("left-out-unnamed", "if LEFT_OUT in image", "if LEFT_OUT not in image"),
