@@ -139,9 +139,8 @@ class ClassProtocol(Protocol):
         for name, images in result["classes"].items():
             for method, classes in result["methods"].items():
                 told = classes[name]
-                error, *others = self.metrics.items()
-                cells = [error[1].cell(told[error[0]])]
-                cells += [number(told[key]["mean"], metric.decimals) for key, metric in others]
+                cells = [number(told[key]["mean"], metric.decimals) for key, metric in self.metrics.items()]
+                cells[0] = self.metrics["mae"].cell(told["mae"])
                 harmed = "-" if method == COPIED else ", ".join(str(len(told["harmed"][key])) for key in HARM)
                 about = [name, str(images)] if method == subject else ["", ""]
                 body.append([*about, f"**{method}**" if method == subject else method, *cells, harmed])

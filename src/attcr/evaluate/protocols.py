@@ -307,22 +307,16 @@ def psnr(predicted: ArrayLike, reference: ArrayLike, *, peak: float = 1.0) -> fl
     return 20 * math.log10(peak) - 10 * math.log10(squared) if squared else math.inf
 
 
-def spectral_angles(predicted: Array, reference: Array) -> Array:
-    """Give the angle between the spectra of each pixel in degrees, of (C, ...); NaN where either is black."""
-    lengths = np.sqrt((reference**2).sum(0)), np.sqrt((predicted**2).sum(0))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        cosine = (predicted * reference).sum(0) / lengths[0] / lengths[1]
-    angles: Array = np.rad2deg(np.arccos(cosine.clip(-1, 1)))
-    return angles
-
-
 def spectral_angle(predicted: Array, reference: Array) -> float:
     """Give the mean angle between the pixels' spectra in degrees; NaN when any pixel of either is black.
 
     In float32 as in the peers' code: acos is coarse near 0 degrees there (up to 0.02),
     and their tables have it.
     """
-    return float(spectral_angles(predicted.astype(np.float32), reference.astype(np.float32)).mean())
+    p, r = predicted.astype(np.float32), reference.astype(np.float32)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        cosine = (p * r).sum(0) / np.sqrt((r**2).sum(0)) / np.sqrt((p**2).sum(0))
+    return float(np.rad2deg(np.arccos(cosine.clip(-1, 1))).mean())
 
 
 def zero_padded_ssim(predicted: ArrayLike, reference: ArrayLike, *, centre: float) -> float:
