@@ -51,7 +51,7 @@ WEAK, STRONG = 1.1, 2.2
 nothing is changed, since no veil is seen; from the second on all is."""
 FLOOR = 1e-4
 """The least part of the mean variance that ground has in any combination of bands: a covariance is never exact."""
-ERRORS = 1.3
+ERRORS = 1.5
 """Expected errors are this much larger than the formula's, which takes its statistics for exact."""
 WIDEST = 256
 """Pixels (standard deviation) over which a cover's strength is judged."""

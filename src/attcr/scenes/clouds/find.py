@@ -298,8 +298,8 @@ class _Voters:
             if SEEN_BY_OTHERS <= cloudy.mean() <= 1 - SEEN_BY_OTHERS:
                 least = float(np.quantile(change[~cloudy], 0.1))
                 bias = least if least > LEAST_BIAS else 0.0
-        odds = np.concatenate([one.cloud(bias)[0][:: self.times, :: self.times].ravel() for one in asked])
-        logs = np.concatenate([one.logs.reshape(len(one.logs), -1) for one in asked], axis=1)
+        odds = np.concatenate([one.cloud(bias)[0][:: self.times, :: self.times] for one in asked])
+        logs = np.concatenate([one.logs for one in asked], axis=1)
         there = np.isfinite(logs).all(axis=0)
         cloud, clear = (one & there for one in (odds > LIKELY, odds < CLEAR_BELOW[0]))
         told = len(logs) > 0 and cloud.sum() >= SOME_CLOUD * there.sum() and clear.sum() >= ENOUGH_CLEAR * there.sum()
