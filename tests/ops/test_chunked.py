@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from attcr.ops import chunked, triangular_attention
-from attcr.ops.chunked import no_carry, scan
 
 LENGTHS = [1, 2, 63, 64, 65, 1000, 4097]
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 2e-2}
@@ -97,20 +96,6 @@ def test_strides_of_the_inputs_do_not_matter() -> None:
 def test_gradients_pass_gradcheck() -> None:
     qkv = make_qkv(1, 2, 70, 3, dtype=torch.float64)
     assert torch.autograd.gradcheck(lambda *x: triangular_attention(*x, impl="chunked"), qkv)
-
-
-def test_stretches_chained_by_their_carry_give_the_whole() -> None:
-    q, k, v = (x.detach() for x in make_qkv(2, 4, 333, 8, dtype=torch.float64))
-    whole = triangular_attention(q, k, v)
-    first, second = (slice(None), slice(None), slice(0, 100)), (slice(None), slice(None), slice(100, None))
-    # The heads that look back need what lies before a stretch, those that look ahead what lies after it.
-    _, from_first = scan(q[first], k[first], v[first], no_carry(q))
-    _, from_second = scan(q[second], k[second], v[second], no_carry(q))
-    before, after = no_carry(q), no_carry(q)
-    before[:, :2], after[:, 2:] = from_first[:, :2], from_second[:, 2:]
-    start, _ = scan(q[first], k[first], v[first], after)
-    end, _ = scan(q[second], k[second], v[second], before)
-    assert relative_error(torch.cat([start, end], dim=2), whole) < 1e-12
 
 
 def test_long_sums_keep_their_precision() -> None:

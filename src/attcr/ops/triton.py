@@ -23,7 +23,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from attcr.ops.chunked import empty_tokens
+from attcr.ops.chunked import empty_grads, empty_tokens, set_backward
 from attcr.ops.naive import EPS
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -125,7 +125,7 @@ def _attend_backward(
     dz = -dn . n / z, and dn . n is phi(q) . u with u = sum_j phi(k_j) (v_j . dn), the first part of the gradient to q.
     So the gradient to q comes first and hands dz on to the others, without the rounding that the output has.
     """
-    dq, dk, dv = _empty_grads(grad, q, k, v, z, before)
+    dq, dk, dv = empty_grads(grad, q, k, v)
     q, k, v, grad, z, before = *map(_dense, (q, k, v, grad)), z.contiguous(), before.contiguous()
     states, after, dz = torch.empty_like(before), torch.empty_like(before), torch.empty_like(z)
     launch = _Launch(q)
@@ -137,22 +137,7 @@ def _attend_backward(
     return dq, dk, dv
 
 
-@_attend_backward.register_fake
-def _empty_grads(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, z: Tensor, before: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    return empty_tokens(q), empty_tokens(k), empty_tokens(v)
-
-
-def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.save_for_backward(*inputs, *output[1:])
-
-
-def _backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor, *_: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    return _attend_backward(grad, *ctx.saved_tensors)  # type: ignore[attr-defined, no-any-return]
-
-
-_attend.register_autograd(_backward, setup_context=_save)
+set_backward(_attend, _attend_backward, kept=slice(1, None))
 
 
 class _Launch:

@@ -141,9 +141,9 @@ class Attend(openvino.Op):  # type: ignore[misc]
         starts = [tensor.data.ctypes.data for tensor in (*inputs, outputs[0])]
         queries, given, out = starts[0], starts[1:-1], starts[-1]
 
-        def laid(start: int, wide: int, *, after: int = 0) -> compiled.Tokens:
+        def laid(start: int, wide: int, *, after: int = 0) -> compiled.Strided:
             """Tokens of `wide` numbers, of which the ones meant come `after` others."""
-            return compiled.Tokens(start + after * size, tokens * wide, dim, wide)
+            return compiled.Strided(start + after * size, tokens * wide, dim, wide)
 
         for scale, both in enumerate(given):
             job = compiled.AttentionCall(
