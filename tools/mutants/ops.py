@@ -119,6 +119,6 @@ MUTANTS = [
     *of(
         "ops/__init__.py",
         ("tests/ops/test_depthwise.py",),
-        ("compiled-unasked", 'served = _region_now() != "chunked" and', "served ="),
+        ("compiled-unasked", 'served, side = _region_now() != "chunked" and', "served, side ="),
     ),
 ]

@@ -179,8 +179,8 @@ def depthwise_conv(x: Tensor, weight: Tensor) -> Tensor:
     trained = x.device.type == "cpu" and torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
     if not trained or _region_now() in ("naive", "plain"):
         return plain_depthwise_conv(x, weight)
-    served = _region_now() != "chunked" and compiled_serves(x, weight)
-    if not served and weight.shape[-1] <= 3:
+    served, side = _region_now() != "chunked" and compiled_serves(x, weight), weight.shape[-1]
+    if not served and side <= 3:
         return plain_depthwise_conv(x, weight)
     return (CompiledDepthwise if served else SplitDepthwise).apply(x, weight)  # type: ignore[no-any-return, no-untyped-call]
 

@@ -51,6 +51,11 @@ def empty_tokens(like: Tensor) -> Tensor:
     return like.new_empty(batch, n, heads, dim).transpose(1, 2)
 
 
+def dense(x: Tensor) -> Tensor:
+    """The same, with the numbers of a token side by side."""
+    return x if x.stride(3) == 1 else x.contiguous()
+
+
 def empty_grads(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *kept: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Uninitialised gradients to q, k and v, for the arguments of a backward."""
     return empty_tokens(q), empty_tokens(k), empty_tokens(v)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attcr import compiled
-from attcr.ops.chunked import empty_grads, empty_tokens, set_backward
+from attcr.ops.chunked import dense, empty_grads, empty_tokens, set_backward
 
 LANES, SIZES = compiled.LANES, compiled.SIZES
 """The floats in a vector of the code that runs here, 0 where there is none; and the head dims that are compiled."""
@@ -38,7 +38,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     out, z = _empty_results(q, k, v)
     lanes = max(q.shape[0] * q.shape[1], 1)  # no sequence is cut: results must not depend on the number of threads
     threads = min(torch.get_num_threads(), lanes)
-    _run({"q": _dense(q), "k": _dense(k), "v": _dense(v), "out": out}, z, threads=threads)
+    _run({"q": dense(q), "k": dense(k), "v": dense(v), "out": out}, z, threads=threads)
     return out, z
 
 
@@ -54,15 +54,11 @@ def _attend_backward(
     """Give the gradients to q, k and v."""
     dq, dk, dv = empty_grads(grad, q, k, v)
     came = {"grad": grad, "q": q, "k": k, "v": v, "out": out}
-    _run({**{name: _dense(x) for name, x in came.items()}, "dq": dq, "dk": dk, "dv": dv}, z.contiguous())
+    _run({**{name: dense(x) for name, x in came.items()}, "dq": dq, "dk": dk, "dv": dv}, z.contiguous())
     return dq, dk, dv
 
 
 set_backward(_attend, _attend_backward)
-
-
-def _dense(x: Tensor) -> Tensor:
-    return x if x.stride(3) == 1 else x.contiguous()
 
 
 def _run(tensors: dict[str, Tensor], z: Tensor, *, width: int | None = None, threads: int | None = None) -> None:

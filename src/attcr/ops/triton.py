@@ -23,7 +23,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from attcr.ops.chunked import empty_grads, empty_tokens, set_backward
+from attcr.ops.chunked import dense, empty_grads, empty_tokens, set_backward
 from attcr.ops.naive import EPS
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -95,7 +95,7 @@ def triton_triangular_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def _attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Give the output, and for the backward the normaliser and the state that each segment began with."""
     out, z, before = _empty_results(q, k, v)
-    q, k, v, states = _dense(q), _dense(k), _dense(v), torch.empty_like(before)
+    q, k, v, states = dense(q), dense(k), dense(v), torch.empty_like(before)
     launch = _Launch(q)
     with torch.cuda.device_of(q):
         launch(_sum_keys, k, v, states, *_strides(k, v))
@@ -126,7 +126,7 @@ def _attend_backward(
     So the gradient to q comes first and hands dz on to the others, without the rounding that the output has.
     """
     dq, dk, dv = empty_grads(grad, q, k, v)
-    q, k, v, grad, z, before = *map(_dense, (q, k, v, grad)), z.contiguous(), before.contiguous()
+    q, k, v, grad, z, before = *map(dense, (q, k, v, grad)), z.contiguous(), before.contiguous()
     states, after, dz = torch.empty_like(before), torch.empty_like(before), torch.empty_like(z)
     launch = _Launch(q)
     with torch.cuda.device_of(q):
@@ -173,10 +173,6 @@ def _segment(q: Tensor) -> int:
 def _padded(dim: int) -> int:
     """A head's numbers filled up to a power of two, at least what a matrix product takes."""
     return max(16, 1 << (dim - 1).bit_length())
-
-
-def _dense(x: Tensor) -> Tensor:
-    return x if x.stride(3) == 1 else x.contiguous()
 
 
 def _strides(*tensors: Tensor) -> list[int]:
