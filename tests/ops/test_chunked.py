@@ -56,8 +56,14 @@ def assert_chunked_is_naive(shape: tuple[int, int, int, int], dtype: torch.dtype
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-@pytest.mark.parametrize("heads", [2, 8])
-@pytest.mark.parametrize("n", LENGTHS)
+@pytest.mark.parametrize(
+    ("n", "heads"),
+    [
+        pytest.param(n, heads, marks=[pytest.mark.nightly] if n > 1000 and heads > 2 else [])
+        for n in LENGTHS
+        for heads in (2, 8)
+    ],
+)
 def test_output_and_gradients_equal_the_definition(n: int, heads: int, dtype: torch.dtype) -> None:
     assert_chunked_is_naive((1 if n > 1000 else 2, heads, n, 12), dtype)
 
@@ -93,9 +99,10 @@ def test_strides_of_the_inputs_do_not_matter() -> None:
     assert torch.equal(triangular_attention(q, k_view, v_view), triangular_attention(q, k, v))
 
 
-def test_gradients_pass_gradcheck() -> None:
+@pytest.mark.parametrize("fast", [True, pytest.param(False, marks=pytest.mark.nightly)])
+def test_gradients_pass_gradcheck(fast: bool) -> None:
     qkv = make_qkv(1, 2, 70, 3, dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda *x: triangular_attention(*x, impl="chunked"), qkv)
+    assert torch.autograd.gradcheck(lambda *x: triangular_attention(*x, impl="chunked"), qkv, fast_mode=fast)
 
 
 def test_long_sums_keep_their_precision() -> None:
