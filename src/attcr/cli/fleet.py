@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -170,8 +171,6 @@ def fleet_status(
     as_json: OnlyJson = False,
 ) -> None:
     """Show how far a run is: progress, rate, failures by class, time left."""
-    from dataclasses import asdict
-
     from attcr.fleet.run import read_status
 
     told = read_status(out)

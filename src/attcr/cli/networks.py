@@ -1,6 +1,7 @@
 """Commands about networks and weights: info, convert, export, weights, gates."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,8 +26,6 @@ def info(
     as_json: OnlyJson = False,
 ) -> None:
     """Print what a network costs: parameters, multiply-adds, stages, memory."""
-    from dataclasses import asdict
-
     from attcr.networks import NETWORKS, make_config
     from attcr.networks.attcr import ATTCRConfig
     from attcr.paper.complexity import measure
@@ -41,7 +40,7 @@ def info(
     name = " ".join([*([] if network == "attcr" else [network]), *([preset] if preset else []), *(settings or [])])
     if as_json:
         about = {"network": network, "preset": preset, "settings": settings or [], "size": size}
-        typer.echo(json.dumps({**about, **cost.to_dict()}, indent=2))
+        typer.echo(json.dumps({**about, **asdict(cost)}, indent=2))
         return
     typer.echo(f"{name} at {size} x {size}")
     typer.echo(f"  parameters      {cost.parameters:,}")
@@ -104,8 +103,6 @@ def weights(
     as_json: OnlyJson = False,
 ) -> None:
     """List the weights in the package: purpose, size, scores; with a NAME everything about one of them."""
-    from dataclasses import asdict
-
     from attcr.weights import published
 
     if scene:
@@ -131,8 +128,6 @@ def weights(
 
 
 def _which_weights(scene: list[str], sensor: str | None, bands: str | None, as_json: bool) -> None:
-    from dataclasses import asdict
-
     from attcr.restore.look import which_weights
 
     quiet_rasterio()

@@ -22,8 +22,7 @@ from attcr.errors import ConfigError, ShapeError
 from attcr.ops import kernel
 from attcr.ops.chunked import chunked_triangular_attention
 from attcr.ops.depthwise import CompiledDepthwise, SplitDepthwise, compiled_serves, plain_depthwise_conv
-from attcr.ops.linear import linear_attention
-from attcr.ops.naive import naive_triangular_attention
+from attcr.ops.naive import linear_attention, naive_triangular_attention
 from attcr.ops.plain import plain_triangular_attention
 
 __all__ = [
