@@ -38,6 +38,8 @@ def test_all_networks_run_in_turn_in_each_round(monkeypatch: pytest.MonkeyPatch)
             seen.append(f"{self.name} {x.shape[2]}")
             return x
 
+    cost = SimpleNamespace(parameters=1, multiply_adds=1, multiply_adds_paper=1, inference_bytes=1)
+    monkeypatch.setattr(bench, "_cost", lambda *_: cost)
     monkeypatch.setattr(bench, "open_contender", lambda one, _: (Fake(one.network), Fake(f"{one.network} bare")))
     report = run_bench(replace(QUICK, networks=("tiny", "small"), sizes=(16, 8)))
     turn = ["tiny {0}", "tiny bare {0}", "small {0}", "small bare {0}"]

@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from attcr.extras import on_first_use
 from attcr.version import __version__
 
 if TYPE_CHECKING:
@@ -19,53 +20,41 @@ if TYPE_CHECKING:
     from attcr.notebook import show as show
     from attcr.predict import Predictor as Predictor
     from attcr.predict import open_predictor as open_predictor
-    from attcr.restore import RestoreOptions as RestoreOptions
-    from attcr.restore import find_clouds as find_clouds
-    from attcr.restore import plan_scene as plan_scene
-    from attcr.restore import restore_array as restore_array
-    from attcr.restore import restore_scene as restore_scene
-    from attcr.restore import which_weights as which_weights
+    from attcr.restore.array import restore_array as restore_array
+    from attcr.restore.look import find_clouds as find_clouds
+    from attcr.restore.look import which_weights as which_weights
+    from attcr.restore.options import RestoreOptions as RestoreOptions
+    from attcr.restore.scene import plan_scene as plan_scene
+    from attcr.restore.scene import restore_scene as restore_scene
     from attcr.weights import list_models as list_models
     from attcr.weights import load_model as load_model
     from attcr.weights import read_header as read_header
     from attcr.weights import save_model as save_model
 
-# Public names and the module each lives in, imported on first use: `attcr --help` loads no torch.
+# Public names by the module where each lives, imported on first use: `attcr --help` loads no torch.
 _PUBLIC = {
-    "ATTCR": "attcr.networks.attcr",
-    "ATTCRConfig": "attcr.networks.attcr",
-    "AttcrError": "attcr.errors",
-    "FleetOptions": "attcr.fleet.run",
-    "InputSpec": "attcr.bands.spec",
-    "Predictor": "attcr.predict",
-    "RestoreOptions": "attcr.restore",
-    "Sensor": "attcr.bands.sensors",
-    "Slot": "attcr.bands.spec",
-    "build_network": "attcr.networks",
-    "find_clouds": "attcr.restore",
-    "list_models": "attcr.weights",
-    "load_model": "attcr.weights",
-    "open_predictor": "attcr.predict",
-    "plan_scene": "attcr.restore",
-    "read_header": "attcr.weights",
-    "restore_array": "attcr.restore",
-    "restore_scene": "attcr.restore",
-    "run_fleet": "attcr.fleet.run",
-    "save_model": "attcr.weights",
-    "show": "attcr.notebook",
-    "which_weights": "attcr.restore",
+    "bands.sensors": ("Sensor",),
+    "bands.spec": ("InputSpec", "Slot"),
+    "errors": ("AttcrError",),
+    "fleet.run": ("FleetOptions", "run_fleet"),
+    "networks": ("build_network",),
+    "networks.attcr": ("ATTCR", "ATTCRConfig"),
+    "notebook": ("show",),
+    "predict": ("Predictor", "open_predictor"),
+    "restore.array": ("restore_array",),
+    "restore.look": ("find_clouds", "which_weights"),
+    "restore.options": ("RestoreOptions",),
+    "restore.scene": ("plan_scene", "restore_scene"),
+    "weights": ("list_models", "load_model", "read_header", "save_model"),
 }
 
-__all__ = ["__version__", "evaluate", *_PUBLIC]
+__all__ = ["__version__", "evaluate", *sorted(name for names in _PUBLIC.values() for name in names)]
+_find = on_first_use(__name__, _PUBLIC)
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for."""
-    if name == "evaluate":
-        return import_module("attcr.evaluate")
-    if name in _PUBLIC:
-        return getattr(import_module(_PUBLIC[name]), name)
-    raise AttributeError(f"module 'attcr' has no attribute {name!r}")
+    return import_module("attcr.evaluate") if name == "evaluate" else _find(name)
 
 
 def __dir__() -> list[str]:

@@ -17,6 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.metadata import version
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, get_args
@@ -35,7 +36,7 @@ from attcr.ops import TRITON, triangular_attention, using
 from attcr.paper.ablations import Kind, Replacement
 from attcr.paper.complexity import Complexity, measure
 from attcr.paper.restormer import ChannelAttention
-from attcr.predict import Float32, Predictor
+from attcr.predict import Float32, Predictor, open_graph
 from attcr.predict.torch import TorchPredictor
 from attcr.version import __version__
 from attcr.weights import WeightsHeader, load_model, published
@@ -97,12 +98,9 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measured(Contender):
     """What one network cost at one size."""
 
-    network: str
-    backend: str
-    dtype: str
     size: int
     batch: int
     parameters: int
@@ -161,14 +159,8 @@ class Measured:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it, with what is computed from the rounds."""
-        told = {
-            "median_ms": self.median_ms,
-            "best_ms": min(self.wall_ms),
-            "ratio": self.ratio,
-            "cpu_ratio": self.cpu_ratio,
-            "megapixels_per_second": self.megapixels_per_second,
-        }
-        return {**asdict(self), **told}
+        told = {name: getattr(self, name) for name in ("ratio", "cpu_ratio", "megapixels_per_second")}
+        return {**asdict(self), "median_ms": self.median_ms, "best_ms": min(self.wall_ms), **told}
 
 
 def _median_ratio(times: Sequence[float], bare: Sequence[float]) -> float | None:
@@ -209,12 +201,7 @@ def run_bench(options: BenchOptions, *, on_size: Callable[[str], None] | None = 
     """Measure every network by every backend in every type at every size."""
     rows: list[Measured] = []
     left_out: list[str] = []
-    contenders = [
-        Contender(network, backend, dtype)
-        for network in options.networks
-        for backend in options.backends
-        for dtype in options.dtypes
-    ]
+    contenders = [Contender(*each) for each in product(options.networks, options.backends, options.dtypes)]
     for network in options.networks:
         _config(network)  # a name that is not known is the user's mistake, and no reason to leave it out
     running: dict[Contender, tuple[Predictor, Predictor | None]] = {}
@@ -310,7 +297,7 @@ def _too_much(contender: Contender, size: int, options: BenchOptions, rows: Sequ
     have = memory_of_machine()
     if options.device == "cpu" and have and needed > have / 2:
         return f"about {needed / 2**30:.1f} GiB of {have / 2**30:.1f}"
-    before = [row for row in rows if Contender(row.network, row.backend, row.dtype) == contender]
+    before = [row for row in rows if str(row) == str(contender)]
     if before:
         power = 4 if contender.backend == "torch-naive" else 2
         due = before[-1].median_ms / 1e3 * (size / before[-1].size) ** power
@@ -367,14 +354,8 @@ def _exported(module: nn.Module, backend: str, common: dict[str, Any]) -> tuple[
 
     def opened(config: dict[str, Any]) -> Predictor:
         header = WeightsHeader(name_of(module.config), config, module.spec, {})  # type: ignore[arg-type]
-        network = OnnxNetwork(build(header, tensors, "", backend).SerializeToString(), header, "")
-        if backend == "onnxruntime":
-            from attcr.predict.onnxruntime import OnnxRuntimePredictor
-
-            return OnnxRuntimePredictor(network, **common)
-        from attcr.predict.openvino import OpenVinoPredictor
-
-        return OpenVinoPredictor(network, **common)
+        content = build(header, tensors, "", backend).SerializeToString()
+        return open_graph(OnnxNetwork(content, header, ""), backend, **common)
 
     config = asdict(module.config)  # type: ignore[call-overload]
     return opened(config), opened({**config, "attention": "none"})
@@ -476,13 +457,13 @@ def draw(report: BenchReport, target: str | os.PathLike[str]) -> Path:
         raise ConfigError(f"{path} ends in {path.suffix or 'nothing'}: name a plot .svg, .png or .pdf.")
     figure = Figure(figsize=(9, 6), layout="constrained")
     axes = figure.add_subplot(xscale="log", yscale="log")
-    for name in dict.fromkeys((row.network, row.backend, row.dtype) for row in report.rows):
-        rows = [row for row in report.rows if (row.network, row.backend, row.dtype) == name]
+    for name in dict.fromkeys(map(str, report.rows)):
+        rows = [row for row in report.rows if str(row) == name]
         pixels = [row.size**2 for row in rows]
         times = [row.median_ms for row in rows]
         low = [row.median_ms - min(row.wall_ms) for row in rows]
         high = [max(row.wall_ms) - row.median_ms for row in rows]
-        axes.errorbar(pixels, times, yerr=[low, high], marker="o", capsize=3, label=" ".join(name))
+        axes.errorbar(pixels, times, yerr=[low, high], marker="o", capsize=3, label=name)
     sizes = sorted({row.size for row in report.rows})
     if len(sizes) > 1:
         first = min(row.median_ms for row in report.rows if row.size == sizes[0]) / 2

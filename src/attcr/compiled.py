@@ -14,36 +14,23 @@ KERNELS = (3, 5)
 LIBRARY = Path(__file__).with_name("ops") / "_kernel.so"
 
 
-class Tokens(ctypes.Structure):
-    """Where (batch, heads, tokens, dim) begins, and the strides of the first three in numbers; the last is dense."""
+class Strided(ctypes.Structure):
+    """Where four dimensions begin, and the strides of the first three in numbers; the last is dense.
 
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("batch", ctypes.c_int64),
-        ("head", ctypes.c_int64),
-        ("token", ctypes.c_int64),
-    )
+    They are (batch, heads, tokens, dim), or (batch, height, width, channels).
+    """
+
+    _fields_ = (("data", ctypes.c_void_p), *((f"stride_{axis}", ctypes.c_int64) for axis in range(3)))
 
 
 class AttentionCall(ctypes.Structure):
     """One run, as kernel.cpp has it. `z` (batch, heads, tokens) is float32 and dense; `threads` is at least 1."""
 
     _fields_ = (
-        *((name, Tokens) for name in ("q", "k", "v", "out", "grad", "dq", "dk", "dv")),
+        *((name, Strided) for name in ("q", "k", "v", "out", "grad", "dq", "dk", "dv")),
         ("z", ctypes.c_void_p),
         *((name, ctypes.c_int64) for name in ("batch", "heads", "tokens")),
         *((name, ctypes.c_int32) for name in ("dim", "bfloat16", "threads", "backward")),
-    )
-
-
-class Image(ctypes.Structure):
-    """Where (batch, height, width, channels) begins, and its strides in numbers; the last is dense."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("batch", ctypes.c_int64),
-        ("row", ctypes.c_int64),
-        ("col", ctypes.c_int64),
     )
 
 
@@ -51,7 +38,7 @@ class DepthwiseCall(ctypes.Structure):
     """Gradients of a depthwise convolution, as in depthwise.cpp. `weight` and `dweight` are (size^2, channels)."""
 
     _fields_ = (
-        *((name, Image) for name in ("x", "grad", "dx")),
+        *((name, Strided) for name in ("x", "grad", "dx")),
         *((name, ctypes.c_void_p) for name in ("weight", "dweight")),
         *((name, ctypes.c_int64) for name in ("batch", "height", "width", "channels")),
         *((name, ctypes.c_int32) for name in ("size", "bfloat16", "threads")),

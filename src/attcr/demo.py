@@ -11,7 +11,8 @@ from torch import Tensor
 
 from attcr.data.simulate import CloudKind, simulate_clouds
 from attcr.extras import needed
-from attcr.restore import Progress, RestoreOptions, restore_scene
+from attcr.restore.options import RestoreOptions
+from attcr.restore.scene import Progress, restore_scene
 
 with needed():
     import rasterio

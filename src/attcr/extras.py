@@ -1,8 +1,8 @@
-"""Optional libraries: one table of the extras that bring them, and the error that says what to install."""
+"""Imports that wait: optional libraries, with the error that says what to install, and names imported on first use."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -82,3 +82,15 @@ def _brought_by(extra: str) -> Iterator[str]:
     for other in WITHIN.get(extra, ()):
         yield from _brought_by(other)
     yield from EXTRAS[extra]
+
+
+def on_first_use(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
+    """Give the `__getattr__` of a package: its names, by the module in it where each lives."""
+    home_of = {name: home for home, names in homes.items() for name in names}
+
+    def find(name: str) -> Any:
+        if name not in home_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f"{package}.{home_of[name]}"), name)
+
+    return find

@@ -13,8 +13,7 @@ from attcr.bands.sensors import (
     PICTURE,
     REFLECTANCE,
     RGB8,
-    SEN12MSCR_OPTICAL,
-    SEN12MSCR_SAR,
+    SEN12MSCR_SAR_RANGE,
     SENSORS,
     SENTINEL2_L1C,
     SENTINEL2_L1C_N0400,
@@ -29,6 +28,8 @@ from attcr.bands.sensors import (
 )
 from attcr.errors import AttcrWarning, SceneError, ShapeError
 
+SEN12MSCR_OPTICAL = replace(SENTINEL2_L1C, name="sen12mscr-optical", wanted=ModelRange((0.0,), (1.0,), 5.0))
+SEN12MSCR_SAR = Sensor("sar-db", ("VV", "VH"), 1.0, 0.0, wanted=SEN12MSCR_SAR_RANGE)
 ONE_BAND = {name: replace(sensor, bands=(), common=(), wavelengths=()) for name, sensor in SENSORS.items()}
 
 

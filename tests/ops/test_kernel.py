@@ -34,7 +34,7 @@ def run(qkv: list[Tensor], grad: Tensor, *, width: int, threads: int) -> list[Te
     q, k, v = (x.detach() for x in qkv)
     out, z = kernel._empty_results(q, k, v)
     kernel._run({"q": q, "k": k, "v": v, "out": out}, z, width=width, threads=threads)
-    grads = kernel._empty_grads(grad, q, k, v, out, z)
+    grads = kernel.empty_grads(grad, q, k, v)
     named = dict(zip(("dq", "dk", "dv"), grads, strict=True))
     kernel._run({"grad": grad, "q": q, "k": k, "v": v, "out": out, **named}, z, width=width, threads=threads)
     return [out, *grads]

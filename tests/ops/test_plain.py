@@ -49,9 +49,10 @@ def test_the_slope_at_zero_is_one() -> None:
         assert torch.allclose(got_grad, expected_grad, rtol=0, atol=1e-6)
 
 
-def test_gradients_pass_gradcheck() -> None:
+@pytest.mark.parametrize("fast", [True, pytest.param(False, marks=pytest.mark.nightly)])
+def test_gradients_pass_gradcheck(fast: bool) -> None:
     qkv = make_qkv(1, 2, CHUNK + 6, 3, dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda *x: triangular_attention(*x, impl="plain"), qkv)
+    assert torch.autograd.gradcheck(lambda *x: triangular_attention(*x, impl="plain"), qkv, fast_mode=fast)
 
 
 def test_long_sums_keep_their_precision() -> None:

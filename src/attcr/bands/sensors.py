@@ -54,8 +54,6 @@ RGB_RANGE = ModelRange((0.0,), (0.3558,), 1.0)
 """Of weights trained on 8-bit pictures: white is reflectance 0.3558, as in ESA's true-colour image."""
 PICTURE_RANGE = ModelRange((0.0,), (1.0,), 1.0)
 """Of a picture, whose white is 1."""
-SEN12MSCR_RANGE = ModelRange((0.0,), (1.0,), 5.0)
-"""Of the SEN12MS-CR weights: digital numbers clipped to 0..10000, over 2000."""
 SEN12MSCR_SAR_RANGE = ModelRange((-25.0, -35.0), (0.0, 0.0), 2.0)
 """Of the SEN12MS-CR weights' radar half: VV clipped to [-25, 0] dB and VH to [-35, 0] dB."""
 
@@ -202,10 +200,6 @@ LANDSAT_TM_C2_L2 = replace(
     wavelengths=LANDSAT_TM_WAVELENGTHS,
 )
 """Landsat 4, 5 and 7, Collection 2 Level 2: surface reflectance."""
-SEN12MSCR_OPTICAL = replace(SENTINEL2_L1C, name="sen12mscr-optical", wanted=SEN12MSCR_RANGE)
-"""The 13 optical bands as SEN12MS-CR weights take them: clip to 0..10000, over 2000."""
-SEN12MSCR_SAR = Sensor("sar-db", ("VV", "VH"), 1.0, 0.0, wanted=SEN12MSCR_SAR_RANGE)
-"""Sentinel-1 in decibels as SEN12MS-CR weights take it: VV from [-25, 0] and VH from [-35, 0] to 0..2."""
 
 SENSORS = {
     sensor.name: sensor

@@ -39,6 +39,11 @@ def _choices(option: str) -> Iterable[str]:
     return restore_options()[option].choices
 
 
+def option(metavar: str, about: str, *flags: str, **more: Any) -> Any:
+    """Say of an option what stands in the place of its value, what it is, and how it is spelt where not by its name."""
+    return typer.Option(*flags, metavar=metavar or None, help=about, **more)
+
+
 _WEIGHTS = "A published name (see attcr weights), a path, hf://OWNER/NAME or URL."
 
 Paths = Annotated[
@@ -49,57 +54,44 @@ Paths = Annotated[
         "the file to write. Or several pictures, then a folder.",
     ),
 ]
-Weights = Annotated[str, typer.Option(metavar="WEIGHTS", help=_WEIGHTS, autocompletion=complete(_weights))]
+Weights = Annotated[str, option("WEIGHTS", _WEIGHTS, autocompletion=complete(_weights))]
 WeightsThatFit = Annotated[
     str | None,
-    typer.Option(
-        metavar="WEIGHTS",
-        help=f"{_WEIGHTS} none: fill clouds from references only.",
+    option(
+        "WEIGHTS",
+        f"{_WEIGHTS} none: fill clouds from references only.",
         show_default="those that fit",
         autocompletion=complete(_weights),
     ),
 ]
-Sensor = Annotated[
-    str | None,
-    typer.Option(metavar="PRODUCT", help="{sensor}", autocompletion=complete(lambda: _choices("sensor"))),
-]
-Bands = Annotated[str | None, typer.Option(metavar="BANDS", help="{bands}")]
-Backend = Annotated[
-    str, typer.Option(metavar="NAME", help="{backend}", autocompletion=complete(lambda: _choices("backend")))
-]
-ReferenceDays = Annotated[int, typer.Option(metavar="DAYS", min=1, help="{reference_days}")]
+Sensor = Annotated[str | None, option("PRODUCT", "{sensor}", autocompletion=complete(lambda: _choices("sensor")))]
+Bands = Annotated[str | None, option("BANDS", "{bands}")]
+Backend = Annotated[str, option("NAME", "{backend}", autocompletion=complete(lambda: _choices("backend")))]
+ReferenceDays = Annotated[int, option("DAYS", "{reference_days}", min=1)]
 Manifest = Annotated[
     str, typer.Argument(help="Scenes: Parquet, STAC (.json, .ndjson), a list (.txt), or a quoted glob.")
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="An option of `attcr restore`, such as mask=scl or tile=512; may be repeated.",
-    ),
+    option("NAME=VALUE", "An option of `attcr restore`, such as mask=scl or tile=512; may be repeated.", "--set"),
 ]
-Device = Annotated[str, typer.Option(metavar="DEVICE", help="{device}")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
-Verbose = Annotated[
-    int,
-    typer.Option(
-        "--verbose",
-        "-v",
-        count=True,
-        show_default=False,
-        help="Print what is done, and the traceback of an error; -vv also what libraries log.",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Device = Annotated[str, option("DEVICE", "{device}")]
+Quiet = Annotated[bool, option("", "Print only warnings and errors.", "--quiet", "-q")]
+_VERBOSE = "Print what is done, and the traceback of an error; -vv also what libraries log."
+Verbose = Annotated[int, option("", _VERBOSE, "--verbose", "-v", count=True, show_default=False)]
+AsJson = Annotated[bool, option("", "Print the result as JSON.", "--json")]
+OnlyJson = Annotated[bool, option("", "Print JSON.", "--json")]
 ProgressAs = Annotated[
     str,
-    typer.Option(
-        "--progress",
-        metavar="HOW",
-        help="auto, json (events on stderr, one JSON object per line) or none.",
+    option(
+        "HOW",
+        "auto, json (events on stderr, one JSON object per line) or none.",
         autocompletion=complete(lambda: ("auto", "json", "none")),
     ),
+]
+Threads = Annotated[int | None, option("NUMBER", "Threads of each network.", min=1)]
+Address = Annotated[
+    str | None, option("ADDRESS", "Address of a Ray cluster. Default: RAY_ADDRESS, or a new one on this machine.")
 ]
 
 

@@ -6,26 +6,25 @@ from typing import Annotated
 
 import typer
 
+from attcr.cli.arguments import option
+
+_NETWORKS = "A preset, ablation, restormer, spagan, published or stored weights; may be repeated."
+_BACKENDS = "torch, torch-chunked, torch-plain, torch-naive, onnxruntime, openvino; may be repeated."
+
 
 def bench(
-    network: Annotated[
-        list[str] | None,
-        typer.Option(help="A preset, ablation, restormer, spagan, published or stored weights; may be repeated."),
-    ] = None,
-    size: Annotated[list[int] | None, typer.Option(help="Pixels along the image; may be repeated.")] = None,
-    backend: Annotated[
-        list[str] | None,
-        typer.Option(help="torch, torch-chunked, torch-plain, torch-naive, onnxruntime, openvino; may be repeated."),
-    ] = None,
-    dtype: Annotated[list[str] | None, typer.Option(help="float32, bfloat16, float16; may be repeated.")] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Images at once.")] = 1,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds; each runs all networks in turn.")] = 5,
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.")] = "cpu",
-    threads: Annotated[int, typer.Option(min=0, help="Threads of each network; 0: the library decides.")] = 0,
-    most_seconds: Annotated[float, typer.Option(help="Skip a size that takes longer for one run.")] = 30.0,
-    memory: Annotated[bool, typer.Option(help="Measure peak memory, each in its own process.")] = True,
-    plot: Annotated[Path | None, typer.Option(help="Draw time against size: .svg, .png or .pdf.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON with all samples.")] = False,
+    network: Annotated[list[str] | None, option("", _NETWORKS)] = None,
+    size: Annotated[list[int] | None, option("", "Pixels along the image; may be repeated.")] = None,
+    backend: Annotated[list[str] | None, option("", _BACKENDS)] = None,
+    dtype: Annotated[list[str] | None, option("", "float32, bfloat16, float16; may be repeated.")] = None,
+    batch: Annotated[int, option("", "Images at once.", min=1)] = 1,
+    rounds: Annotated[int, option("", "Rounds; each runs all networks in turn.", min=1)] = 5,
+    device: Annotated[str, option("", "cpu, cuda, cuda:1, mps.")] = "cpu",
+    threads: Annotated[int, option("", "Threads of each network; 0: the library decides.", min=0)] = 0,
+    most_seconds: Annotated[float, option("", "Skip a size that takes longer for one run.")] = 30.0,
+    memory: Annotated[bool, option("", "Measure peak memory, each in its own process.")] = True,
+    plot: Annotated[Path | None, option("", "Draw time against size: .svg, .png or .pdf.")] = None,
+    as_json: Annotated[bool, option("", "Print JSON with all samples.", "--json")] = False,
 ) -> None:
     """Measure networks on this machine: parameters, multiply-adds, time, memory, and what the attention costs."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded: threads that wait must not work

@@ -7,43 +7,29 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attcr.cli.arguments import AsJson, Backend, Device, ProgressAs, Quiet, Verbose
+from attcr.cli.arguments import AsJson, Backend, Device, ProgressAs, Quiet, Verbose, option
 from attcr.cli.voice import Voice, speaking
 from attcr.errors import ConfigError
 
 if TYPE_CHECKING:
     from attcr.data.audit import Audit
 
-_Data = Annotated[str, typer.Option(metavar="NAME", help="{datasets}; pairs: your own, in ROOT/cloudy and ROOT/clear.")]
-_Dtype = Annotated[str, typer.Option(metavar="TYPE", help="Number type of the network: float32, bfloat16 or float16.")]
-_EightViews = Annotated[
-    bool,
-    typer.Option(
-        "--eight-views", help="Also score the mean over eight flips and turns of each image, in a row of its own."
-    ),
-]
-_Slots = Annotated[
-    str | None,
-    typer.Option(metavar="BANDS", help="Bands of pairs that are not red, green and blue, such as swir16,nir08,red."),
-]
-_Root = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the data set, in its published layout.")]
+_Data = Annotated[str, option("NAME", "{datasets}; pairs: your own, in ROOT/cloudy and ROOT/clear.")]
+_Root = Annotated[Path, option("FOLDER", "Folder of the data set, in its published layout.")]
+_LISTS = "A file with one name per line, instead of the list in the package; may be repeated."
+_OUT = "The report folder; the same command resumes an interrupted run."
+_PREDICTIONS = "A folder of restored images with the names of the data's images; may be repeated."
+_SLOTS = "Bands of pairs that are not red, green and blue, such as swir16,nir08,red."
+_PAIRS = "For gap-fill: TARGET,REFERENCE, two dates in ROOT; may be repeated."
+_EIGHT_VIEWS = "Also score the mean over eight flips and turns of each image, in a row of its own."
 
 
 def audit(
     data: _Data,
     root: _Root,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Folder for audit.json and the contact sheets.")
-    ] = None,
-    lists: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--list",
-            metavar="PART=FILE",
-            help="A file with one name per line, instead of the list in the package; may be repeated.",
-        ),
-    ] = None,
-    within: Annotated[bool, typer.Option("--within", help="Look for copies inside each part too.")] = False,
+    out: Annotated[Path | None, option("FOLDER", "Folder for audit.json and the contact sheets.")] = None,
+    lists: Annotated[list[str] | None, option("PART=FILE", _LISTS, "--list")] = None,
+    within: Annotated[bool, option("", "Look for copies inside each part too.", "--within")] = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
     as_json: AsJson = False,
@@ -109,37 +95,20 @@ def _read_lists(given: list[str]) -> dict[str, list[str]]:
 def evaluate(
     data: _Data,
     root: _Root,
-    out: Annotated[
-        Path,
-        typer.Option(metavar="FOLDER", help="The report folder; the same command resumes an interrupted run."),
-    ],
+    out: Annotated[Path, option("FOLDER", _OUT)],
     weights: Annotated[
-        list[str] | None,
-        typer.Option(metavar="WEIGHTS", help="Weights to evaluate, by name, path or URL; may be repeated."),
+        list[str] | None, option("WEIGHTS", "Weights to evaluate, by name, path or URL; may be repeated.")
     ] = None,
-    predictions: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FOLDER", help="A folder of restored images with the names of the data's images; may be repeated."
-        ),
-    ] = None,
-    baseline: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Evaluate only a baseline: copy or mean-colour.")
-    ] = None,
-    split: Annotated[str, typer.Option(metavar="PART", help="train, val or test.")] = "test",
-    slots: _Slots = None,
-    protocol: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A protocol; may be repeated."),
-    ] = None,
-    pair: Annotated[
-        list[str] | None,
-        typer.Option(metavar="DATES", help="For gap-fill: TARGET,REFERENCE, two dates in ROOT; may be repeated."),
-    ] = None,
+    predictions: Annotated[list[Path] | None, option("FOLDER", _PREDICTIONS)] = None,
+    baseline: Annotated[str | None, option("NAME", "Evaluate only a baseline: copy or mean-colour.")] = None,
+    split: Annotated[str, option("PART", "train, val or test.")] = "test",
+    slots: Annotated[str | None, option("BANDS", _SLOTS)] = None,
+    protocol: Annotated[list[str] | None, option("NAME", "A protocol; may be repeated.")] = None,
+    pair: Annotated[list[str] | None, option("DATES", _PAIRS)] = None,
     device: Device = "cpu",
-    dtype: _Dtype = "float32",
+    dtype: Annotated[str, option("TYPE", "Number type of the network: float32, bfloat16 or float16.")] = "float32",
     backend: Backend = "auto",
-    eight_views: _EightViews = False,
+    eight_views: Annotated[bool, option("", _EIGHT_VIEWS, "--eight-views")] = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
     as_json: AsJson = False,

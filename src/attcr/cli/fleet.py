@@ -4,12 +4,24 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attcr.cli.arguments import Manifest, Naming, NamingGroup, ReferenceDays, Settings, Weights, read_settings
+from attcr.cli.arguments import (
+    Address,
+    Manifest,
+    Naming,
+    NamingGroup,
+    OnlyJson,
+    ReferenceDays,
+    Settings,
+    Weights,
+    option,
+    read_settings,
+)
 from attcr.cli.voice import duration, quiet_rasterio
 from attcr.errors import ConfigError
 
@@ -26,42 +38,29 @@ fleet = typer.Typer(
 
 
 QUARANTINED = 3
+_REFERENCES = "For each scene of a STAC API, find up to this many other dates that see the ground under its clouds."
+_RATE = "Megapixels per second of one worker, instead of measuring."
+_SPLIT_OVER = "Split scenes with more megapixels into blocks of rows for several workers."
 
 
 @fleet.command("plan", cls=Naming)
 def fleet_plan(
     source: Annotated[str, typer.Argument(help="A STAC API (with --collection), a folder, or a bucket's prefix.")],
     manifest: Annotated[Path, typer.Argument(help="The Parquet file to write.")],
-    collection: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Of a STAC API; may be repeated.")
-    ] = None,
-    bbox: Annotated[str | None, typer.Option(metavar="BOX", help="west,south,east,north in degrees.")] = None,
-    datetime: Annotated[str | None, typer.Option(metavar="DATES", help="2024-06-01/2024-06-30.")] = None,
-    references: Annotated[
-        int,
-        typer.Option(
-            metavar="NUMBER",
-            min=0,
-            max=99,
-            help="For each scene of a STAC API, find up to this many other dates that see the ground under its clouds.",
-        ),
-    ] = 0,
+    collection: Annotated[list[str] | None, option("NAME", "Of a STAC API; may be repeated.")] = None,
+    bbox: Annotated[str | None, option("BOX", "west,south,east,north in degrees.")] = None,
+    datetime: Annotated[str | None, option("DATES", "2024-06-01/2024-06-30.")] = None,
+    references: Annotated[int, option("NUMBER", _REFERENCES, min=0, max=99)] = 0,
     reference_days: ReferenceDays = 60,
-    weights: Annotated[
-        str | None, typer.Option(metavar="WEIGHTS", help="Measure the speed of these weights on this machine.")
-    ] = None,
-    rate: Annotated[
-        float | None, typer.Option(metavar="NUMBER", help="Megapixels per second of one worker, instead of measuring.")
-    ] = None,
-    price: Annotated[
-        float | None, typer.Option(metavar="NUMBER", help="Price of one worker for one hour, in your currency.")
-    ] = None,
+    weights: Annotated[str | None, option("WEIGHTS", "Measure the speed of these weights on this machine.")] = None,
+    rate: Annotated[float | None, option("NUMBER", _RATE)] = None,
+    price: Annotated[float | None, option("NUMBER", "Price of one worker for one hour, in your currency.")] = None,
     settings: Settings = None,
 ) -> None:
     """Turn a STAC search or a prefix into a manifest; print megapixels, machine-hours and cost."""
     from attcr.fleet.plan import list_prefix, measure_rate, search, search_with_references, write_plan
     from attcr.fleet.settings import with_settings
-    from attcr.restore import RestoreOptions
+    from attcr.restore.options import RestoreOptions
 
     try:
         box = [float(number) for number in bbox.split(",")] if bbox else None
@@ -108,46 +107,22 @@ def _fleet_reporter() -> "Callable[[Outcome, Tally], None]":
     return show
 
 
-_Engine = Annotated[str, typer.Option(metavar="ENGINE", help="local: this process. ray: actors, here or on a cluster.")]
-_Threads = Annotated[int | None, typer.Option(metavar="NUMBER", min=1, help="Threads of each network; 1 on Ray.")]
-_Gpus = Annotated[
-    float, typer.Option(metavar="NUMBER", min=0, help="GPUs of each worker (ray); also give --set device=cuda.")
-]
-_Address = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS", help="Address of a Ray cluster. Default: RAY_ADDRESS, or a new one on this machine."
-    ),
-]
-_SplitOver = Annotated[
-    float | None,
-    typer.Option(
-        metavar="MEGAPIXELS", help="Split scenes with more megapixels into blocks of rows for several workers."
-    ),
-]
-_Deadline = Annotated[float | None, typer.Option(metavar="SECONDS", help="Quarantine a scene that takes more seconds.")]
-_Workers = Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Worker processes, each with a network (ray).")]
-_Readers = Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Scenes read ahead for the workers (ray).")]
-_Shard = Annotated[str, typer.Option(metavar="I/N", help="Part i of n, from 0, for a job array: 3/100.")]
-_Attempts = Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Tries before a scene is quarantined.")]
-
-
 @fleet.command("run", cls=Naming)
 def fleet_run(
     manifest: Manifest,
     out: Annotated[str, typer.Argument(help="Folder or bucket prefix (s3://, gs://, az://) for the results.")],
     weights: Weights,
     settings: Settings = None,
-    engine: _Engine = "local",
-    workers: _Workers = 1,
-    threads: _Threads = None,
-    gpus: _Gpus = 0,
-    readers: _Readers = 2,
-    address: _Address = None,
-    shard: _Shard = "0/1",
-    attempts: _Attempts = 3,
-    split_over: _SplitOver = None,
-    deadline: _Deadline = None,
+    engine: Annotated[str, option("ENGINE", "local: this process. ray: actors, here or on a cluster.")] = "local",
+    workers: Annotated[int, option("NUMBER", "Worker processes, each with a network (ray).", min=1)] = 1,
+    threads: Annotated[int | None, option("NUMBER", "Threads of each network; 1 on Ray.", min=1)] = None,
+    gpus: Annotated[float, option("NUMBER", "GPUs of each worker (ray); also give --set device=cuda.", min=0)] = 0,
+    readers: Annotated[int, option("NUMBER", "Scenes read ahead for the workers (ray).", min=1)] = 2,
+    address: Address = None,
+    shard: Annotated[str, option("I/N", "Part i of n, from 0, for a job array: 3/100.")] = "0/1",
+    attempts: Annotated[int, option("NUMBER", "Tries before a scene is quarantined.", min=1)] = 3,
+    split_over: Annotated[float | None, option("MEGAPIXELS", _SPLIT_OVER)] = None,
+    deadline: Annotated[float | None, option("SECONDS", "Quarantine a scene that takes more seconds.")] = None,
 ) -> None:
     """Restore every scene of a manifest that is not restored yet.
 
@@ -193,11 +168,9 @@ def fleet_run(
 @fleet.command("status", cls=Naming)
 def fleet_status(
     out: Annotated[str, typer.Argument(help="The output of a run.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: OnlyJson = False,
 ) -> None:
     """Show how far a run is: progress, rate, failures by class, time left."""
-    from dataclasses import asdict
-
     from attcr.fleet.run import read_status
 
     told = read_status(out)
@@ -220,9 +193,7 @@ def fleet_status(
 @fleet.command("retry", cls=Naming)
 def fleet_retry(
     out: Annotated[str, typer.Argument(help="The output of a run.")],
-    classes: Annotated[
-        list[str], typer.Option("--class", metavar="CLASS", help="A class of error, or all; may be repeated.")
-    ],
+    classes: Annotated[list[str], option("CLASS", "A class of error, or all; may be repeated.", "--class")],
 ) -> None:
     """Let the next run try quarantined scenes of chosen classes again."""
     from attcr.fleet.run import requeue

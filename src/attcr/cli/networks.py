@@ -1,32 +1,31 @@
 """Commands about networks and weights: info, convert, export, weights, gates."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from attcr.cli.arguments import Bands, Sensor, Weights, read_settings
+from attcr.cli.arguments import Bands, OnlyJson, Sensor, Weights, option, read_settings
 from attcr.cli.voice import as_flags, quiet_rasterio
 from attcr.errors import ConfigError
 
+_PRESET = "Of ATT-CR: rice1, rice2 (the default), tcloud, sen12mscr, small or tiny."
+_SETTINGS = "A setting of the network, such as dim=16; may be repeated."
+_TRAINED_ON = "What it was trained on, which says what it takes and gives: {datasets}."
+_HEADS = "Heads of the five stages, such as 2,2,8,2,2: the shapes do not show them."
+_SCENE = "A scene: say which weights fit it, and why others do not; repeat for band files."
+
 
 def info(
-    preset: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Of ATT-CR: rice1, rice2 (the default), tcloud, sen12mscr, small or tiny."),
-    ] = None,
-    network: Annotated[str, typer.Option(metavar="NAME", help="{networks}.")] = "attcr",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A setting of the network, such as dim=16; may be repeated."),
-    ] = None,
-    size: Annotated[int, typer.Option(metavar="PIXELS", min=8, help="Height and width of the image in pixels.")] = 256,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    preset: Annotated[str | None, option("NAME", _PRESET)] = None,
+    network: Annotated[str, option("NAME", "{networks}.")] = "attcr",
+    settings: Annotated[list[str] | None, option("NAME=VALUE", _SETTINGS, "--set")] = None,
+    size: Annotated[int, option("PIXELS", "Height and width of the image in pixels.", min=8)] = 256,
+    as_json: OnlyJson = False,
 ) -> None:
     """Print what a network costs: parameters, multiply-adds, stages, memory."""
-    from dataclasses import asdict
-
     from attcr.networks import NETWORKS, make_config
     from attcr.networks.attcr import ATTCRConfig
     from attcr.paper.complexity import measure
@@ -41,7 +40,7 @@ def info(
     name = " ".join([*([] if network == "attcr" else [network]), *([preset] if preset else []), *(settings or [])])
     if as_json:
         about = {"network": network, "preset": preset, "settings": settings or [], "size": size}
-        typer.echo(json.dumps({**about, **cost.to_dict()}, indent=2))
+        typer.echo(json.dumps({**about, **asdict(cost)}, indent=2))
         return
     typer.echo(f"{name} at {size} x {size}")
     typer.echo(f"  parameters      {cost.parameters:,}")
@@ -62,17 +61,9 @@ def info(
 def convert(
     source: Annotated[Path, typer.Argument(help="The authors' checkpoint, .pth or .safetensors.")],
     target: Annotated[Path, typer.Argument(help="The .safetensors file to write.")],
-    data: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="What it was trained on, which says what it takes and gives: {datasets}."),
-    ],
-    network: Annotated[str, typer.Option(metavar="NAME", help="Whose checkpoint it is: attcr or spagan.")] = "attcr",
-    heads: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NUMBERS", help="Heads of the five stages, such as 2,2,8,2,2: the shapes do not show them."
-        ),
-    ] = None,
+    data: Annotated[str, option("NAME", _TRAINED_ON)],
+    network: Annotated[str, option("NAME", "Whose checkpoint it is: attcr or spagan.")] = "attcr",
+    heads: Annotated[str | None, option("NUMBERS", _HEADS)] = None,
 ) -> None:
     """Turn a checkpoint of the authors' code, or of SpA-GAN's, into weights that attcr loads."""
     from attcr.data import find_set
@@ -106,21 +97,12 @@ def export(
 
 def weights(
     name: Annotated[str | None, typer.Argument(help="Show everything about these weights.")] = None,
-    scene: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--for",
-            metavar="SCENE",
-            help="A scene: say which weights fit it, and why others do not; repeat for band files.",
-        ),
-    ] = None,
+    scene: Annotated[list[str] | None, option("SCENE", _SCENE, "--for")] = None,
     sensor: Sensor = None,
     bands: Bands = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: OnlyJson = False,
 ) -> None:
     """List the weights in the package: purpose, size, scores; with a NAME everything about one of them."""
-    from dataclasses import asdict
-
     from attcr.weights import published
 
     if scene:
@@ -146,9 +128,7 @@ def weights(
 
 
 def _which_weights(scene: list[str], sensor: str | None, bands: str | None, as_json: bool) -> None:
-    from dataclasses import asdict
-
-    from attcr.restore import which_weights
+    from attcr.restore.look import which_weights
 
     quiet_rasterio()
     fits = which_weights(scene, sensor=sensor, bands=bands)
@@ -166,7 +146,7 @@ def _which_weights(scene: list[str], sensor: str | None, bands: str | None, as_j
 def gates(
     images: Annotated[list[Path], typer.Argument(help="Cloudy RGB images.")],
     weights: Weights,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder for figures and gates.json.")],
+    out: Annotated[Path, option("FOLDER", "The folder for figures and gates.json.")],
 ) -> None:
     """Draw what the gates of a network do to images: channels, before and after, distributions."""
     from attcr.paper.gates import draw_gates, trace_files

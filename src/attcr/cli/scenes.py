@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attcr.addresses import redact
-from attcr.cli.arguments import AsJson, Paths, ProgressAs, Quiet, Verbose, WeightsThatFit, takes_options
+from attcr.cli.arguments import AsJson, Paths, ProgressAs, Quiet, Verbose, WeightsThatFit, option, takes_options
 from attcr.cli.voice import Voice, duration, of_restore, one_line, speaking
 from attcr.errors import AttcrError, ConfigError
 
 if TYPE_CHECKING:
-    from attcr.restore import RestoreOptions, RestoreResult, ScenePlan
+    from attcr.restore.options import RestoreOptions
+    from attcr.restore.scene import RestoreResult, ScenePlan
 
 _Told = tuple[dict[str, Any], list[str]]
 """What a scene gave: for programs, and as lines for people."""
@@ -50,11 +51,11 @@ def restore(
     paths: Paths,
     weights: WeightsThatFit = None,
     *,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
+    resume: Annotated[bool, option("", "Continue an interrupted run.", "--resume")] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the target and the files beside it if they exist.")
+        bool, option("", "Replace the target and the files beside it if they exist.", "--overwrite")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
+    dry_run: Annotated[bool, option("", "Print what would be done, and do nothing.", "--dry-run")] = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
     as_json: AsJson = False,
@@ -68,7 +69,7 @@ def restore(
     """
     if_stopped = "Finished rows are kept: run the same command with --resume."
     with speaking(Voice("restore", quiet, verbose, as_json, progress, if_stopped)) as voice:
-        from attcr.restore import RestoreOptions
+        from attcr.restore.options import RestoreOptions
 
         options = RestoreOptions(**given)
         again = {"overwrite": overwrite, "resume": resume}
@@ -105,7 +106,7 @@ def _scenes(paths: list[str]) -> list[tuple[list[str], str]]:
     """Give each scene and its target; a folder as target takes a scene's own name, or those of several pictures."""
     if len(paths) < 2:
         raise ConfigError("attcr restore takes a scene and the file to write: attcr restore IN.tif OUT.tif")
-    from attcr.restore import targets_in
+    from attcr.restore.publish import targets_in
 
     *scene, target = paths
     if not (Path(target).is_dir() or target.endswith(("/", "\\"))):
@@ -116,7 +117,7 @@ def _scenes(paths: list[str]) -> list[tuple[list[str], str]]:
 def _chosen(voice: Voice, scene: list[str], weights: str | None, options: "RestoreOptions") -> str:
     if weights is not None:
         return weights
-    from attcr.restore import choose_weights
+    from attcr.restore.look import choose_weights
 
     chosen = choose_weights(scene, options)
     voice.note(f"weights: {chosen}")
@@ -124,7 +125,7 @@ def _chosen(voice: Voice, scene: list[str], weights: str | None, options: "Resto
 
 
 def _plan(voice: Voice, scene: list[str], target: str, weights: str | None, options: "RestoreOptions") -> _Told:
-    from attcr.restore import plan_scene
+    from attcr.restore.scene import plan_scene
 
     chosen = _chosen(voice, scene, weights, options)
     plan = plan_scene(scene, target, chosen, options=options)
@@ -150,7 +151,7 @@ def _restore(
     *,
     again: dict[str, bool],
 ) -> _Told:
-    from attcr.restore import restore_scene
+    from attcr.restore.scene import restore_scene
 
     chosen = _chosen(voice, scene, weights, options)
     with voice.showing() as show:

@@ -20,7 +20,7 @@ from attcr.errors import AllCloudError, AttcrError, AttcrWarning, ConfigError
 from attcr.version import __version__
 
 if TYPE_CHECKING:
-    from attcr.restore import Progress
+    from attcr.restore.scene import Progress
 
 STAGES = {
     "mask": "finding clouds (rows)",

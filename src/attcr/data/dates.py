@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -222,19 +223,12 @@ def _one(root: Path, pattern: str) -> Path:
     return found[0]
 
 
-def _series_146(root: Path) -> list[DatedPair]:
-    return find_series(root, SERIES_146, S2_L1C_BANDS)
-
-
-def _haze_20lmr(root: Path) -> list[DatedPair]:
-    return find_series(root, HAZE_20LMR, tuple(S2_L1C_BANDS[S2_COMMON.index(name)] for name in TEN))
-
-
+_TEN_BANDS = tuple(S2_L1C_BANDS[S2_COMMON.index(name)] for name in TEN)
 _FINDERS: dict[str, tuple[Callable[[Path], list[DatedPair]], InputSpec, Sensor]] = {
     "cloudsen12": (find_cloudsen12, L1C_SPEC, SENTINEL2_L1C),
     "sen12mscr-pairs": (find_sen12mscr, L1C_SPEC, SENTINEL2_L1C),
-    "sen12mscrts-146": (_series_146, L1C_SPEC, SENTINEL2_L1C),
-    "haze-20lmr": (_haze_20lmr, L2A_TEN_SPEC, SENTINEL2_L2A),
+    "sen12mscrts-146": (partial(find_series, dates=SERIES_146, bands=S2_L1C_BANDS), L1C_SPEC, SENTINEL2_L1C),
+    "haze-20lmr": (partial(find_series, dates=HAZE_20LMR, bands=_TEN_BANDS), L2A_TEN_SPEC, SENTINEL2_L2A),
 }
 
 

@@ -10,10 +10,11 @@ from functools import partial
 from pathlib import Path
 
 from attcr.bands.sensors import PICTURE, RGB, RGB8
-from attcr.bands.spec import CLOUDS, RICE2, SEN12MSCR, TRUE_COLOUR, InputSpec, band_slots
-from attcr.data import dates, rice, sen12mscr, tcloud
+from attcr.bands.spec import CLOUDS, SEN12MSCR, TRUE_COLOUR, InputSpec, band_slots
+from attcr.data import dates, sen12mscr
 from attcr.data.listing import Listing, Lists, list_folders
 from attcr.data.pairs import PairFolder, Samples, Transform
+from attcr.data.pictures import RICE1, RICE2, TCLOUD, ListedPictures
 from attcr.data.splits import PARTS, load_split, names_sha256, shipped_splits
 from attcr.errors import ConfigError, DataNotFoundError
 
@@ -169,10 +170,6 @@ def open_pairs(
     return PairFolder(*sides, transform, names=names, spec=spec, cache=cache)
 
 
-def _list_pairs(root: Path, lists: Lists) -> Listing:
-    return list_folders([(root / "cloudy", root / "clear")], lists)
-
-
 def list_files(data: DataSet, root: Path, lists: Lists) -> Listing:
     """Give the files of a data set; where its folders are missing, say how to obtain it."""
     try:
@@ -181,6 +178,13 @@ def list_files(data: DataSet, root: Path, lists: Lists) -> Listing:
         if data.obtain in str(error):
             raise
         raise DataNotFoundError(f"{data.name}: {error}. {data.obtain}") from error
+
+
+def _pictures(
+    kind: type[ListedPictures], about: str, scores: Mapping[str, float], size: int, split: str = ""
+) -> DataSet:
+    paper = PaperScores(scores, size, split)
+    return DataSet(kind.dataset, about, kind.planes, kind, kind.list_files, kind.obtain, paper=paper)
 
 
 def _two_dates(name: str, about: str, spec: InputSpec, protocol: str) -> DataSet:
@@ -202,40 +206,25 @@ def _two_dates(name: str, about: str, spec: InputSpec, protocol: str) -> DataSet
 DATASETS: dict[str, DataSet] = {
     data.name: data
     for data in (
-        DataSet(
-            "rice1",
+        _pictures(
+            RICE1,
             "thin cloud over true colour, 512 px pictures",
-            rice.RICE1_SPEC,
-            rice.RICE1,
-            rice.list_files,
-            rice.HOW_TO_OBTAIN,
-            paper=PaperScores(
-                {"psnr": 36.83, "ssim": 0.9629, "mae": 0.0135, "sam": 0.91},
-                512,
-                "the paper names no list; SpA-GAN's, which is used here, is very probably the one it used",
-            ),
+            {"psnr": 36.83, "ssim": 0.9629, "mae": 0.0135, "sam": 0.91},
+            512,
+            "the paper names no list; SpA-GAN's, which is used here, is very probably the one it used",
         ),
-        DataSet(
-            "rice2",
-            "thick cloud over false colour of Landsat 8, 512 px pictures",
+        _pictures(
             RICE2,
-            rice.RICE2,
-            rice.list_files,
-            rice.HOW_TO_OBTAIN,
-            paper=PaperScores(
-                {"psnr": 36.72, "ssim": 0.9183, "mae": 0.0149, "sam": 1.16},
-                512,
-                "the paper's 588/147 split was not published: this is another random split of the same images",
-            ),
+            "thick cloud over false colour of Landsat 8, 512 px pictures",
+            {"psnr": 36.72, "ssim": 0.9183, "mae": 0.0149, "sam": 1.16},
+            512,
+            "the paper's 588/147 split was not published: this is another random split of the same images",
         ),
-        DataSet(
-            "tcloud",
+        _pictures(
+            TCLOUD,
             "thin cloud over true colour of Landsat 8, 256 px pictures",
-            tcloud.TCLOUD_SPEC,
-            tcloud.TCLOUD,
-            tcloud.list_files,
-            tcloud.HOW_TO_OBTAIN,
-            paper=PaperScores({"psnr": 31.12, "ssim": 0.8908, "mae": 0.0226, "sam": 2.31}, 256),
+            {"psnr": 31.12, "ssim": 0.8908, "mae": 0.0226, "sam": 2.31},
+            256,
         ),
         DataSet(
             "sen12mscr",
@@ -253,7 +242,7 @@ DATASETS: dict[str, DataSet] = {
             "your own 8-bit pictures",
             replace(TRUE_COLOUR, removes=CLOUDS),
             open_pairs,
-            _list_pairs,
+            lambda root, lists: list_folders([(root / "cloudy", root / "clear")], lists),
             "ROOT holds two folders, cloudy and clear, with images of equal names",
             parts=(),
         ),

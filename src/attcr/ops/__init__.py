@@ -21,9 +21,8 @@ from torch import Tensor
 from attcr.errors import ConfigError, ShapeError
 from attcr.ops import kernel
 from attcr.ops.chunked import chunked_triangular_attention
-from attcr.ops.depthwise import compiled_depthwise_conv, compiled_serves, plain_depthwise_conv, split_depthwise_conv
-from attcr.ops.linear import linear_attention
-from attcr.ops.naive import naive_triangular_attention
+from attcr.ops.depthwise import CompiledDepthwise, SplitDepthwise, compiled_serves, plain_depthwise_conv
+from attcr.ops.naive import linear_attention, naive_triangular_attention
 from attcr.ops.plain import plain_triangular_attention
 
 __all__ = [
@@ -100,8 +99,10 @@ def chosen(q: Tensor, *, impl: Choice = "auto") -> Implementation:
     """The implementation that `triangular_attention` would run on tokens like q (B, heads, N, d)."""
     _check(impl)
     name = _region_now() if impl == "auto" else impl
+    batch, heads, tokens, dim = q.shape
     if name == "auto":
-        return _fastest(q)
+        # Where the graph is traced for any number of tokens there is none to compare, nor for the kernel to walk.
+        return _fastest(q.device, q.dtype, dim, batch * heads * tokens if isinstance(tokens, int) else None)
     if name == "kernel" and not kernel.serves(q):
         if not kernel.LANES:
             raise ConfigError(
@@ -111,7 +112,7 @@ def chosen(q: Tensor, *, impl: Choice = "auto") -> Implementation:
             f"impl='kernel' got heads of {q.shape[3]} numbers, {q.dtype} on {q.device.type}; it takes "
             f"{', '.join(map(str, kernel.SIZES))} numbers, float32 or bfloat16 on the CPU. Use 'auto' or 'chunked'"
         )
-    if name == "triton" and not _triton_serves(q):
+    if name == "triton" and not (TRITON and _triton_takes(q.device, q.dtype, dim)):
         if not TRITON:
             raise ConfigError("impl='triton' needs Triton, which is not installed: pip install triton, or use 'auto'")
         raise ConfigError(
@@ -121,19 +122,13 @@ def chosen(q: Tensor, *, impl: Choice = "auto") -> Implementation:
     return name
 
 
-def _fastest(q: Tensor) -> Implementation:
-    """The implementation that "auto" takes where `using` set none."""
-    if q.device.type not in ("cuda", "mps"):
-        return "kernel" if kernel.serves(q) else "chunked"
-    if q.device.type == "cuda" and _triton_serves(q):
+def _fastest(device: torch.device, dtype: torch.dtype, dim: int, count: int | None) -> Implementation:
+    """The implementation that "auto" takes where `using` set none; `count` are the tokens of all heads."""
+    if device.type not in ("cuda", "mps"):
+        return "kernel" if count is not None and kernel.takes(device, dtype, dim) else "chunked"
+    if device.type == "cuda" and TRITON and _triton_takes(device, dtype, dim):
         return "triton"
-    batch, heads, tokens, _ = q.shape
-    free = not isinstance(tokens, int)  # the graph is traced for any number of tokens: there is none to compare
-    return "plain" if free or batch * heads * tokens <= MOST_PLAIN else "chunked"
-
-
-def _triton_serves(q: Tensor) -> bool:
-    return TRITON and _triton_takes(q.device, q.dtype, q.shape[3])
+    return "plain" if count is None or count <= MOST_PLAIN else "chunked"
 
 
 def _triton_takes(device: torch.device, dtype: torch.dtype, dim: int) -> bool:
@@ -155,14 +150,7 @@ def operator_name(device: str, dtype: str) -> Implementation:
     if not isinstance(kind, torch.dtype):
         raise ConfigError(f"dtype is {dtype!r}; expected the name of a torch dtype, such as 'float32' or 'bfloat16'")
     name = _region_now()
-    if name != "auto":
-        return name
-    where = torch.device(device)
-    if where.type == "cpu":
-        return "kernel" if kernel.LANES and kind in kernel.DTYPES else "chunked"
-    if where.type == "cuda" and TRITON and _triton_takes(where, kind, 1):
-        return "triton"
-    return "plain" if where.type in ("cuda", "mps") else "chunked"
+    return _fastest(torch.device(device), kind, kernel.SIZES[0], 0) if name == "auto" else name
 
 
 @contextmanager
@@ -190,10 +178,10 @@ def depthwise_conv(x: Tensor, weight: Tensor) -> Tensor:
     trained = x.device.type == "cpu" and torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
     if not trained or _region_now() in ("naive", "plain"):
         return plain_depthwise_conv(x, weight)
-    if _region_now() != "chunked" and compiled_serves(x, weight):
-        return compiled_depthwise_conv(x, weight)
-    side = weight.shape[-1]
-    return split_depthwise_conv(x, weight) if side > 3 else plain_depthwise_conv(x, weight)
+    served, side = _region_now() != "chunked" and compiled_serves(x, weight), weight.shape[-1]
+    if not served and side <= 3:
+        return plain_depthwise_conv(x, weight)
+    return (CompiledDepthwise if served else SplitDepthwise).apply(x, weight)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def _check(impl: str) -> None:

@@ -21,6 +21,7 @@ normaliser and the state that each step began with (about d*d numbers per block 
 
 import math
 import threading
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,6 +49,29 @@ def empty_tokens(like: Tensor) -> Tensor:
     """Uninitialised (B, h, N, d) that lies in memory as (B, N, h, d), the order of channels-last images."""
     batch, heads, n, dim = like.shape
     return like.new_empty(batch, n, heads, dim).transpose(1, 2)
+
+
+def dense(x: Tensor) -> Tensor:
+    """The same, with the numbers of a token side by side."""
+    return x if x.stride(3) == 1 else x.contiguous()
+
+
+def empty_grads(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *kept: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Uninitialised gradients to q, k and v, for the arguments of a backward."""
+    return empty_tokens(q), empty_tokens(k), empty_tokens(v)
+
+
+def set_backward(attend: Any, attend_backward: Any, *, kept: slice = slice(None)) -> None:
+    """Let autograd call the backward of an operator: on the gradient, the inputs, and what is `kept` of the outputs."""
+
+    def save(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.save_for_backward(*inputs, *output[kept])
+
+    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> Any:
+        return attend_backward(grad, *ctx.saved_tensors)
+
+    attend_backward.register_fake(empty_grads)
+    attend.register_autograd(backward, setup_context=save)
 
 
 _kept = threading.local()
@@ -164,25 +188,10 @@ def _zero(tails: list[Tensor]) -> None:
         tail.zero_()
 
 
-def no_carry(like: Tensor) -> Tensor:
-    """The carry (B, h, d, w) of tokens `like` (B, h, N, d) with nothing before or after them."""
-    batch, heads, _, dim = like.shape
-    return like.new_zeros(batch, heads, dim, _width(dim), dtype=_wide(like))
-
-
-def scan(q: Tensor, k: Tensor, v: Tensor, carry: Tensor) -> tuple[Tensor, Tensor]:
-    """Attend within a stretch of a longer sequence; give the output and the carry with this stretch added.
-
-    `carry` holds, for the heads that look back, what lies before the stretch, and for those that look ahead,
-    what lies after it. So a sequence may be cut anywhere.
-    """
-    out, z, states = _empty_results(q, k, v)
-    _scan_into(q, k, v, carry, out, z, states)
-    return out, states[:, -1]
-
-
-def _scan_into(q: Tensor, k: Tensor, v: Tensor, carry: Tensor, out: Tensor, z_out: Tensor, states: Tensor) -> None:
-    """Fill the output, the normaliser (B, h, N, 1) and the carry before each step and after the last."""
+@torch.library.custom_op("attcr::triangular_attention", mutates_args=())
+def _attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Give the output, and for the backward the normaliser and the state that each step began with."""
+    out, z_out, states = _empty_results(q, k, v)
     steps, dim = _Steps(q), q.shape[3]
     width = _width(dim)
     room = (steps.lanes, steps.chunks)
@@ -206,7 +215,7 @@ def _scan_into(q: Tensor, k: Tensor, v: Tensor, carry: Tensor, out: Tensor, z_ou
         q_blocks, k_blocks, v_blocks, out_blocks, z_blocks = (steps.blocks(x[group]) for x in (q, k, v, out, z_out))
         group_states = states[group].unflatten(2, (2, steps.half)).unbind(1)  # I, 2, h/2, d, w before each step
         lanes = carry_lanes.unflatten(0, (2, steps.items, steps.half)).transpose(0, 1)
-        lanes.copy_(carry[group].unflatten(1, (2, steps.half)))
+        carry_lanes.zero_()
         for step in range(steps.count):
             group_states[step].copy_(lanes)
             _take_phi(q_blocks[step], q_rooms[step], q_positive[step])
@@ -227,14 +236,7 @@ def _scan_into(q: Tensor, k: Tensor, v: Tensor, carry: Tensor, out: Tensor, z_ou
             for side in (0, 1):
                 torch.div(n_rooms[step][side], z_rooms[step][side], out=out_blocks[step][side])
         group_states[-1].copy_(lanes)
-
-
-@torch.library.custom_op("attcr::triangular_attention", mutates_args=())
-def _attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Give the output, and for the backward the normaliser and the state that each step began with."""
-    out, z, states = _empty_results(q, k, v)
-    _scan_into(q, k, v, no_carry(q), out, z, states)
-    return out, z, states
+    return out, z_out, states
 
 
 @_attend.register_fake
@@ -243,6 +245,7 @@ def _empty_results(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Ten
     return (
         empty_tokens(v),
         q.new_empty(batch, heads, n, 1, dtype=_wide(q)),
+        # One more than there are steps: a graph for any number of tokens takes no sizes that may be 1.
         q.new_empty(batch, (n + BLOCK - 1) // BLOCK + 1, heads, dim, _width(dim), dtype=_wide(q)),
     )
 
@@ -258,7 +261,7 @@ def _attend_backward(
     dv_j = sum_i (phi_q_i . phi_k_j) dn_i, where token i sees token j. With dz as a column of dn beside the ones of
     v these are three products of one form.
     """
-    grads: tuple[Tensor, Tensor, Tensor] = _empty_grads(grad, q, k, v, out, z, states)
+    grads = empty_grads(grad, q, k, v)
     steps = _Steps(q)
     work = _BackwardStep(q, steps)
     for group in steps.groups:
@@ -338,22 +341,7 @@ class _BackwardStep:
         _take(dv_rooms[step], dv)
 
 
-@_attend_backward.register_fake
-def _empty_grads(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, z: Tensor, states: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    return empty_tokens(q), empty_tokens(k), empty_tokens(v)
-
-
-def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.save_for_backward(*inputs, *output)
-
-
-def _backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor, *_: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    return _attend_backward(grad, *ctx.saved_tensors)  # type: ignore[attr-defined, no-any-return]
-
-
-_attend.register_autograd(_backward, setup_context=_save)
+set_backward(_attend, _attend_backward)
 
 
 def chunked_triangular_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

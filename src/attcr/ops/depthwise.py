@@ -16,12 +16,16 @@ def plain_depthwise_conv(x: Tensor, weight: Tensor) -> Tensor:
     return F.conv2d(x, weight, padding=weight.shape[-1] // 2, groups=x.shape[1])
 
 
-def split_depthwise_conv(x: Tensor, weight: Tensor) -> Tensor:
-    """The same, with a backward that splits kernels above 3 x 3."""
-    return _Depthwise.apply(x, weight)  # type: ignore[no-any-return, no-untyped-call]
-
-
 class _Depthwise(torch.autograd.Function):
+    """The same; subclasses have a backward of their own."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return plain_depthwise_conv(x, weight)
+
+
+class SplitDepthwise(_Depthwise):
     """For kernels above 3 x 3, where oneDNN's gradient to the weights takes 20 to 60 times as long as for 3 x 3.
 
     The gradient to the input is the convolution of the gradient with the kernel turned by 180 degrees. The gradient
@@ -29,12 +33,8 @@ class _Depthwise(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        return plain_depthwise_conv(x, weight)
-
-    @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Give the gradients that are wanted, to image and kernel."""
         x, weight = ctx.saved_tensors
         grad, size, channels = grads[0], weight.shape[-1], x.shape[1]
         grad_x = grad_weight = None
@@ -69,21 +69,12 @@ def compiled_serves(x: Tensor, weight: Tensor) -> bool:
     return there and x.device.type == "cpu" and x.dtype in DTYPES and weight.dtype == x.dtype
 
 
-def compiled_depthwise_conv(x: Tensor, weight: Tensor) -> Tensor:
-    """The same, with a compiled backward; for images and kernels that `compiled_serves` accepts."""
-    return _Compiled.apply(x, weight)  # type: ignore[no-any-return, no-untyped-call]
-
-
-class _Compiled(torch.autograd.Function):
-    """Both gradients in one walk over the image, channels last."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        return plain_depthwise_conv(x, weight)
+class CompiledDepthwise(_Depthwise):
+    """Both gradients in one walk over the image, channels last; for what `compiled_serves` accepts."""
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Give the gradients that are wanted, to image and kernel."""
         x, weight = ctx.saved_tensors
         dx, dweight = _compiled_grads(grads[0], x, weight)
         wanted = ctx.needs_input_grad
@@ -111,7 +102,7 @@ def run_compiled(grad: Tensor, x: Tensor, weight: Tensor, *, width: int, threads
     kernel = weight.reshape(channels, size * size).T.contiguous().float()
     sums = torch.empty_like(kernel)
     job = compiled.DepthwiseCall(
-        **{name: compiled.Image(one.data_ptr(), *strides) for name, one in seen.items()},
+        **{name: compiled.Strided(one.data_ptr(), *strides) for name, one in seen.items()},
         weight=kernel.data_ptr(),
         dweight=sums.data_ptr(),
         batch=batch,

@@ -9,17 +9,21 @@ import torch
 from torch import Tensor
 
 from attcr import compiled
-from attcr.ops.chunked import empty_tokens
+from attcr.ops.chunked import dense, empty_grads, empty_tokens, set_backward
 
 LANES, SIZES = compiled.LANES, compiled.SIZES
 """The floats in a vector of the code that runs here, 0 where there is none; and the head dims that are compiled."""
 DTYPES = (torch.float32, torch.bfloat16)
 
 
+def takes(device: torch.device, dtype: torch.dtype, dim: int) -> bool:
+    """Whether the kernel can take tokens of `dim` numbers."""
+    return LANES > 0 and device.type == "cpu" and dtype in DTYPES and dim in SIZES
+
+
 def serves(q: Tensor) -> bool:
     """Whether the kernel can take tokens like q; it cannot in an exported graph for any number of tokens."""
-    here = LANES > 0 and q.device.type == "cpu"
-    return here and q.dtype in DTYPES and q.shape[3] in SIZES and isinstance(q.shape[2], int)
+    return takes(q.device, q.dtype, q.shape[3]) and isinstance(q.shape[2], int)
 
 
 def kernel_triangular_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -34,7 +38,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     out, z = _empty_results(q, k, v)
     lanes = max(q.shape[0] * q.shape[1], 1)  # no sequence is cut: results must not depend on the number of threads
     threads = min(torch.get_num_threads(), lanes)
-    _run({"q": _dense(q), "k": _dense(k), "v": _dense(v), "out": out}, z, threads=threads)
+    _run({"q": dense(q), "k": dense(k), "v": dense(v), "out": out}, z, threads=threads)
     return out, z
 
 
@@ -48,32 +52,13 @@ def _attend_backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, z: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Give the gradients to q, k and v."""
-    dq, dk, dv = _empty_grads(grad, q, k, v, out, z)
+    dq, dk, dv = empty_grads(grad, q, k, v)
     came = {"grad": grad, "q": q, "k": k, "v": v, "out": out}
-    _run({**{name: _dense(x) for name, x in came.items()}, "dq": dq, "dk": dk, "dv": dv}, z.contiguous())
+    _run({**{name: dense(x) for name, x in came.items()}, "dq": dq, "dk": dk, "dv": dv}, z.contiguous())
     return dq, dk, dv
 
 
-@_attend_backward.register_fake
-def _empty_grads(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, z: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    return empty_tokens(q), empty_tokens(k), empty_tokens(v)
-
-
-def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.save_for_backward(*inputs, *output)
-
-
-def _backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    return _attend_backward(grad, *ctx.saved_tensors)  # type: ignore[attr-defined, no-any-return]
-
-
-_attend.register_autograd(_backward, setup_context=_save)
-
-
-def _dense(x: Tensor) -> Tensor:
-    return x if x.stride(3) == 1 else x.contiguous()
+set_backward(_attend, _attend_backward)
 
 
 def _run(tensors: dict[str, Tensor], z: Tensor, *, width: int | None = None, threads: int | None = None) -> None:
@@ -81,7 +66,7 @@ def _run(tensors: dict[str, Tensor], z: Tensor, *, width: int | None = None, thr
     q = tensors["q"]
     batch, heads, tokens, dim = q.shape
     job = compiled.AttentionCall(
-        **{name: compiled.Tokens(x.data_ptr(), *x.stride()[:3]) for name, x in tensors.items()},
+        **{name: compiled.Strided(x.data_ptr(), *x.stride()[:3]) for name, x in tensors.items()},
         z=z.data_ptr(),
         batch=batch,
         heads=heads,

@@ -23,7 +23,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from attcr.ops.chunked import empty_tokens
+from attcr.ops.chunked import dense, empty_grads, empty_tokens, set_backward
 from attcr.ops.naive import EPS
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -95,7 +95,7 @@ def triton_triangular_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def _attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Give the output, and for the backward the normaliser and the state that each segment began with."""
     out, z, before = _empty_results(q, k, v)
-    q, k, v, states = _dense(q), _dense(k), _dense(v), torch.empty_like(before)
+    q, k, v, states = dense(q), dense(k), dense(v), torch.empty_like(before)
     launch = _Launch(q)
     with torch.cuda.device_of(q):
         launch(_sum_keys, k, v, states, *_strides(k, v))
@@ -125,8 +125,8 @@ def _attend_backward(
     dz = -dn . n / z, and dn . n is phi(q) . u with u = sum_j phi(k_j) (v_j . dn), the first part of the gradient to q.
     So the gradient to q comes first and hands dz on to the others, without the rounding that the output has.
     """
-    dq, dk, dv = _empty_grads(grad, q, k, v, z, before)
-    q, k, v, grad, z, before = *map(_dense, (q, k, v, grad)), z.contiguous(), before.contiguous()
+    dq, dk, dv = empty_grads(grad, q, k, v)
+    q, k, v, grad, z, before = *map(dense, (q, k, v, grad)), z.contiguous(), before.contiguous()
     states, after, dz = torch.empty_like(before), torch.empty_like(before), torch.empty_like(z)
     launch = _Launch(q)
     with torch.cuda.device_of(q):
@@ -137,22 +137,7 @@ def _attend_backward(
     return dq, dk, dv
 
 
-@_attend_backward.register_fake
-def _empty_grads(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, z: Tensor, before: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    return empty_tokens(q), empty_tokens(k), empty_tokens(v)
-
-
-def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.save_for_backward(*inputs, *output[1:])
-
-
-def _backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor, *_: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    return _attend_backward(grad, *ctx.saved_tensors)  # type: ignore[attr-defined, no-any-return]
-
-
-_attend.register_autograd(_backward, setup_context=_save)
+set_backward(_attend, _attend_backward, kept=slice(1, None))
 
 
 class _Launch:
@@ -188,10 +173,6 @@ def _segment(q: Tensor) -> int:
 def _padded(dim: int) -> int:
     """A head's numbers filled up to a power of two, at least what a matrix product takes."""
     return max(16, 1 << (dim - 1).bit_length())
-
-
-def _dense(x: Tensor) -> Tensor:
-    return x if x.stride(3) == 1 else x.contiguous()
 
 
 def _strides(*tensors: Tensor) -> list[int]:

@@ -4,7 +4,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -32,10 +32,6 @@ class Complexity:
     """Largest sum of activations alive at one time in float32, without gradients."""
     training_bytes: int
     """Activations kept for the backward in float32."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
-        return asdict(self)
 
 
 @runtime_checkable

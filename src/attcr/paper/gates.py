@@ -204,9 +204,7 @@ def save_distributions(path: Path, traces: Mapping[str, GateTrace]) -> None:
     figure = new_figure(2.2 * (stages + 1), 2 * len(every))
     axes = figure.subplots(len(every), stages + 1, squeeze=False)
     for row, (name, trace) in zip(axes, traces.items(), strict=True):
-        row[0].imshow(trace.picture(trace.cloudy))
-        row[0].set_title(name, fontsize=8)
-        row[0].set_axis_off()
+        _show_picture(row[0], trace, trace.cloudy, name)
     for column in range(stages):
         values = [trace.stages[column].mean for trace in every]
         low, high = min(v.min() for v in values), max(v.max() for v in values)
@@ -232,9 +230,7 @@ def save_one_channel(path: Path, traces: Mapping[str, GateTrace], *, stage: int 
     figure = new_figure(2.2 * max(2, len(gates)), 4.8)
     axes = figure.subplots(2, len(gates), squeeze=False)
     for column, (name, trace), gate in zip(axes.T, traces.items(), gates, strict=True):
-        column[0].imshow(trace.picture(trace.cloudy))
-        column[0].set_title(name, fontsize=8)
-        column[0].set_axis_off()
+        _show_picture(column[0], trace, trace.cloudy, name)
         _show(column[1], np.abs(gate.gate[channel]), f"r = {gate.size_correlation[channel]:+.2f}")
     figure.suptitle(f"Gate of stage {stage}, channel {channel} (magnitude)", fontsize=10)
     save_figure(figure, path)
@@ -277,6 +273,11 @@ def _show_ends(row: Sequence[Any], trace: GateTrace) -> None:
     """Draw the input and the result into the first two places of a row; the others stay empty."""
     for axis in row:
         axis.set_axis_off()
-    for axis, title, image in ((row[0], "cloudy", trace.cloudy), (row[1], "restored", trace.restored)):
-        axis.imshow(trace.picture(image))
-        axis.set_title(title, fontsize=8)
+    _show_picture(row[0], trace, trace.cloudy, "cloudy")
+    _show_picture(row[1], trace, trace.restored, "restored")
+
+
+def _show_picture(axis: Any, trace: GateTrace, image: Array, title: str) -> None:
+    axis.imshow(trace.picture(image))
+    axis.set_title(title, fontsize=8)
+    axis.set_axis_off()

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from attcr.errors import ConfigError
 from attcr.files import sha256
@@ -19,6 +19,8 @@ from attcr.weights import WeightsHeader, find_weights, load_model, read_header
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from attcr.predict.onnx import OnnxNetwork
 
 __all__ = [
     "Backend",
@@ -96,17 +98,22 @@ def multiplies_bfloat16() -> bool:
     return bool(flags) and all(HALF_FLAGS & set(each) for each in flags)
 
 
-def _from_file(path: Path, backend: Backend, *, device: str, dtype: str, threads: int) -> Predictor:
+def open_graph(network: OnnxNetwork, backend: str, **settings: Any) -> Predictor:
+    """Open an ONNX model on onnxruntime or openvino."""
     if backend == "onnxruntime":
-        from attcr.predict.onnx import network_from_file
         from attcr.predict.onnxruntime import OnnxRuntimePredictor
 
-        return OnnxRuntimePredictor(network_from_file(path), device=device, dtype=dtype, threads=threads)
-    if backend == "openvino":
-        from attcr.predict.onnx import network_from_file
-        from attcr.predict.openvino import OpenVinoPredictor
+        return OnnxRuntimePredictor(network, **settings)
+    from attcr.predict.openvino import OpenVinoPredictor
 
-        return OpenVinoPredictor(network_from_file(path), device=device, dtype=dtype, threads=threads)
+    return OpenVinoPredictor(network, **settings)
+
+
+def _from_file(path: Path, backend: Backend, *, device: str, dtype: str, threads: int) -> Predictor:
+    if backend != "torch":
+        from attcr.predict.onnx import network_from_file
+
+        return open_graph(network_from_file(path), backend, device=device, dtype=dtype, threads=threads)
     if path.suffix.lower() == EXPORTED:
         raise ConfigError(
             f"{path.name} does not run on torch, but on onnxruntime: leave the backend out, or give the .safetensors "

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from attcr.bands.spec import InputSpec
-from attcr.errors import ConfigError, SceneError, WeightsError
+from attcr.errors import ConfigError, WeightsError
 from attcr.extras import needed
 from attcr.predict.onnx import CHANGE, CLOUDY, OnnxNetwork
-from attcr.predict.predictor import Float32, first_line, run_padded
+from attcr.predict.predictor import Float32, GraphPredictor, first_line, gave_up
 
 with needed():
     import onnxruntime
@@ -16,7 +13,7 @@ with needed():
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 
-class OnnxRuntimePredictor:
+class OnnxRuntimePredictor(GraphPredictor):
     """A network in a session of ONNX Runtime, in float32."""
 
     def __init__(self, network: OnnxNetwork, *, device: str = "cpu", dtype: str = "float32", threads: int = 0) -> None:
@@ -38,25 +35,12 @@ class OnnxRuntimePredictor:
             self._session = onnxruntime.InferenceSession(network.content, settings, providers=[place])
         except Exception as error:  # its own kinds have no common parent
             raise WeightsError(f"ONNX Runtime does not take the network: {first_line(error)}") from error
-        self._header = network.header
-        self.spec: InputSpec = network.header.spec
-        self.identity: Mapping[str, str] = {
-            "weights_sha256": network.source_sha256,
-            "backend": "onnxruntime",
-            "version": onnxruntime.__version__,
-            "dtype": dtype,
-        }
-
-    def __call__(self, x: Float32) -> Float32:
-        """Give (B, outputs, H, W) for (B, slots, H, W)."""
-        return run_padded(x, self._header, self._change)
+        runs = {"backend": "onnxruntime", "version": onnxruntime.__version__, "dtype": dtype}
+        super().__init__(network.header, {"weights_sha256": network.source_sha256, **runs})
 
     def _change(self, x: Float32) -> Float32:
         try:
             change: Float32 = self._session.run([CHANGE], {CLOUDY: x})[0]
         except Exception as error:  # its own kinds have no common parent
-            raise SceneError(
-                f"ONNX Runtime gave up on {x.shape[0]} tiles of {x.shape[3]} x {x.shape[2]}: {first_line(error)}. "
-                "If memory ran out, use a smaller batch or tile."
-            ) from error
+            raise gave_up("ONNX Runtime", x, error) from error
         return change

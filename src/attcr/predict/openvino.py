@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from attcr import compiled
-from attcr.bands.spec import InputSpec
-from attcr.errors import ConfigError, SceneError, WeightsError
+from attcr.errors import ConfigError, WeightsError
 from attcr.extras import needed
 from attcr.predict.onnx import ATTENDED, CHANGE, KEYS_VALUES, QUERIES, OnnxNetwork
-from attcr.predict.predictor import Float32, first_line, run_padded
+from attcr.predict.predictor import Float32, GraphPredictor, first_line, gave_up
 
 with needed():
     import openvino
@@ -29,7 +28,7 @@ MOST_SHAPES = 2
 """Shapes of images that are kept compiled, with their memory: whole batches of tiles, and the last batch."""
 
 
-class OpenVinoPredictor:
+class OpenVinoPredictor(GraphPredictor):
     """A network compiled by OpenVINO, in the type that is asked for."""
 
     def __init__(self, network: OnnxNetwork, *, device: str = "cpu", dtype: str = "float32", threads: int = 0) -> None:
@@ -57,19 +56,9 @@ class OpenVinoPredictor:
         self._core, self._compiling = core, threading.Lock()
         self._compiled: dict[tuple[int, ...], openvino.CompiledModel] = {}
         self._requests = threading.local()
-        self._header = network.header
-        self.spec: InputSpec = network.header.spec
-        self.identity: Mapping[str, str] = {
-            "weights_sha256": network.source_sha256,
-            "backend": "openvino",
-            "version": openvino.__version__,
-            "dtype": dtype,
-            "operator": "kernel" if served else "standard",
-        }
-
-    def __call__(self, x: Float32) -> Float32:
-        """Give (B, outputs, H, W) for (B, slots, H, W)."""
-        return run_padded(x, self._header, self._change)
+        runs = {"backend": "openvino", "version": openvino.__version__, "dtype": dtype}
+        operator = {"operator": "kernel" if served else "standard"}
+        super().__init__(network.header, {"weights_sha256": network.source_sha256, **runs, **operator})
 
     def _change(self, x: Float32) -> Float32:
         try:
@@ -77,10 +66,7 @@ class OpenVinoPredictor:
             request.infer([x], share_inputs=True)
             change: Float32 = request.get_tensor(CHANGE).data
         except RuntimeError as error:
-            raise SceneError(
-                f"OpenVINO gave up on {x.shape[0]} tiles of {x.shape[3]} x {x.shape[2]}: {first_line(error)}. "
-                "If memory ran out, use a smaller batch or tile."
-            ) from error
+            raise gave_up("OpenVINO", x, error) from error
         return change
 
     def _request(self, shape: tuple[int, ...]) -> openvino.InferRequest:
@@ -141,9 +127,9 @@ class Attend(openvino.Op):  # type: ignore[misc]
         starts = [tensor.data.ctypes.data for tensor in (*inputs, outputs[0])]
         queries, given, out = starts[0], starts[1:-1], starts[-1]
 
-        def laid(start: int, wide: int, *, after: int = 0) -> compiled.Tokens:
+        def laid(start: int, wide: int, *, after: int = 0) -> compiled.Strided:
             """Tokens of `wide` numbers, of which the ones meant come `after` others."""
-            return compiled.Tokens(start + after * size, tokens * wide, dim, wide)
+            return compiled.Strided(start + after * size, tokens * wide, dim, wide)
 
         for scale, both in enumerate(given):
             job = compiled.AttentionCall(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.bands.spec import InputSpec
-from attcr.errors import ShapeError
+from attcr.errors import SceneError, ShapeError
 from attcr.weights import WeightsHeader
 
 Float32 = NDArray[np.float32]
@@ -76,6 +76,29 @@ def run_padded(x: Float32, header: WeightsHeader, run: Callable[[Float32], Float
     residual = list(header.config["residual"])
     y[:, : len(residual)] += x[:, residual]
     return as_a_veil(header.spec, x, y)
+
+
+class GraphPredictor:
+    """What predictors of ONNX models have in common; `_change` gives what the network adds to its input."""
+
+    def __init__(self, header: WeightsHeader, identity: Mapping[str, str]) -> None:
+        self._header, self.identity = header, identity
+        self.spec: InputSpec = header.spec
+
+    def __call__(self, x: Float32) -> Float32:
+        """Give (B, outputs, H, W) for (B, slots, H, W)."""
+        return run_padded(x, self._header, self._change)
+
+    def _change(self, x: Float32) -> Float32:
+        raise NotImplementedError
+
+
+def gave_up(library: str, x: Float32, error: Exception) -> SceneError:
+    """Give the error of a run that a library did not finish."""
+    return SceneError(
+        f"{library} gave up on {x.shape[0]} tiles of {x.shape[3]} x {x.shape[2]}: {first_line(error)}. "
+        "If memory ran out, use a smaller batch or tile."
+    )
 
 
 def as_a_veil(spec: InputSpec, x: Float32, y: Float32) -> Float32:

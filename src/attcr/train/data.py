@@ -13,12 +13,12 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset, Sampler, Subset
 
 from attcr.bands.spec import CLOUDS, InputSpec
-from attcr.data import BROKEN_VEIL, HAZE, THICK_CLOUD, DataSet, Sample, Samples, clear_s2, find_set, simulate_clouds
+from attcr.data import DataSet, Sample, Samples, clear_s2, find_set
 from attcr.data.clear_s2 import ClearS2
 from attcr.data.dates import refuse_audit
 from attcr.data.listing import list_folders
 from attcr.data.sets import DATASETS, open_pairs
-from attcr.data.simulate import cover
+from attcr.data.simulate import BROKEN_VEIL, HAZE, THICK_CLOUD, cover, simulate_clouds
 from attcr.data.splits import load_split
 from attcr.data.transforms import change_planes, crop_sample, retone, turn_sample
 from attcr.errors import ConfigError, DataError
