@@ -25,7 +25,7 @@ from attcr.serve.queue import JobQueue
 from attcr.serve.settings import ServeSettings
 from attcr.serve.store import INPUTS, JobState, JobStore
 from attcr.serve.uploads import Uploads
-from attcr.serve.worker import WorkerSettings
+from attcr.serve.worker import WorkerSettings, lay_out
 
 WORKER = (sys.executable, "-m", "attcr.serve.compute")
 """What computes."""
@@ -76,6 +76,8 @@ class Supervisor:
         self._ledger = Ledger(store, self._scratch, "serve")
         self._pool = _pool(settings)
         self._pool.on_room = self._hand_out
+        self.weights = lay_out(settings)
+        """Names that requests may ask for."""
 
     @property
     def ready(self) -> bool:
