@@ -39,9 +39,12 @@ from attcr.serve.store import JobState, JobStore
 
 _CLASSES = ("core", "json", "job-list", "dismiss", "ogc-process-description", "oas30")
 CONFORMS = tuple(f"http://www.opengis.net/spec/ogcapi-processes-1/1.0/conf/{name}" for name in _CLASSES)
-_COUNTED = {"mask": "finding clouds: {done} of {total} rows", "restore": "restoring: {done} of {total} tiles"}
-_FROM = {"mask": 5, "restore": 15, "write": 95}
-"""Percent at which a stage begins."""
+_STAGES = {
+    "mask": (5, 15, "finding clouds: {done} of {total} rows"),
+    "restore": (15, 95, "restoring: {done} of {total} tiles"),
+    "write": (95, 99, "writing"),
+}
+"""Percent at which a stage begins and ends, and what is said of it."""
 
 Limit = Annotated[int, Query(ge=1, le=10000)]
 Listed = Annotated[list[str] | None, Query()]
@@ -61,11 +64,11 @@ def status_of(store: JobStore, job: JobState, base: str) -> Status:
     message, percent = job.message, 100 if job.status == "successful" else 0
     if not job.over:
         message = {"fetch": "its files are being fetched", "queue": "waiting for its turn"}.get(stage, "")
-        if stage in _FROM:
+        if stage in _STAGES:
+            first, last, words = _STAGES[stage]
             done, total = int(told.get("done", 0)), max(int(told.get("total", 1)), 1)
-            message = _COUNTED.get(stage, "writing").format(done=done, total=total) if told else "beginning"
-            after = {"mask": 15, "restore": 95, "write": 99}[stage]
-            percent = int(_FROM[stage] + (after - _FROM[stage]) * min(done / total, 1))
+            message = words.format(done=done, total=total) if told else "beginning"
+            percent = int(first + (last - first) * min(done / total, 1))
     links = [Link(rel="self", href=f"{base}/jobs/{job.id}", type=JSON, title="Status")]
     if job.status == "successful":
         links.append(Link(rel=f"{REL}/results", href=f"{base}/jobs/{job.id}/results", type=JSON))
