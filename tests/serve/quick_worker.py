@@ -67,7 +67,10 @@ def run(root: Path, name: str) -> dict[str, Any]:
         time.sleep(60)
     if "fail" in source.name:
         return {"status": "quarantined", "error": "SceneError", "message": f"{source} is not to be restored."}
-    give_back(root, name, source)
+    try:
+        give_back(root, name, source)
+    except ValueError as error:  # an item without a raster
+        return {"status": "quarantined", "error": "SceneError", "message": str(error)}
     return {"status": "done", "seconds": 0.1}
 
 
