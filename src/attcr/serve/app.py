@@ -208,9 +208,8 @@ def _as_3_0(value: Any) -> Any:
         (kept,) = [one for one in choices if one != {"type": "null"}]
         made = {**{key: one for key, one in made.items() if key != "anyOf"}, **kept, "nullable": True}
     for old, new in (("exclusiveMaximum", "maximum"), ("exclusiveMinimum", "minimum")):
-        if isinstance(made.get(old), int | float) and not isinstance(made.get(old), bool):
-            made[new] = made.pop(old)
-            made[old] = True
+        if old in made:
+            made |= {new: made.pop(old), old: True}
     return made
 
 

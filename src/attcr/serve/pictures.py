@@ -20,7 +20,7 @@ from attcr.serve.inputs import READY
 from attcr.serve.models import Info, Point, ref
 from attcr.serve.pool import Pool, Reply, WorkerDied
 from attcr.serve.problems import INVALID, NOT_READY, Problem, documented
-from attcr.serve.store import JobState, JobStore
+from attcr.serve.store import JobState, JobStore, read_object
 
 PROCESSES = 2
 WAITING = 16
@@ -99,7 +99,7 @@ class Pictures:
         there = {name: name == "input" or bool(files["files"]) for name in LAYERS}
         version = 2 if files["files"] else 1
         start = f"{base}/jobs/{job.id}/tiles"
-        properties = self._item(job).get("properties", {})
+        properties = self._properties(job)
         return Info.model_validate(
             {
                 "jobID": job.id,
@@ -111,11 +111,10 @@ class Pictures:
             }
         )
 
-    def _item(self, job: JobState) -> dict[str, Any]:
-        if job.status != "successful":
-            return {}
-        item: dict[str, Any] = json.loads(self._store.results(job)["item"].read_bytes())
-        return item
+    def _properties(self, job: JobState) -> dict[str, Any]:
+        """Give those of a job's STAC item; none while there is none."""
+        item = read_object(self._store.results(job)["item"]) if job.status == "successful" else {}
+        return dict(item.get("properties", {}))
 
     def _references(self, properties: dict[str, Any]) -> list[dict[str, Any]]:
         kept = ("days", "share", "pixels", "method", "expected_error")
@@ -137,7 +136,7 @@ class Pictures:
         if value is not None:
             told["quality"] = {"value": value, "name": QUALITY_NAMES[value]}
         if told["date"] is not None:
-            named = self._references(self._item(job).get("properties", {}))
+            named = self._references(self._properties(job))
             number = told["date"]["reference"]
             told["date"]["name"] = next((one["name"] for one in named if one["number"] == number), "")
             if told["date"]["days"] == -(1 << 15):
