@@ -27,6 +27,7 @@ from attcr.fleet.store import Scratch, Store
 from attcr.fleet.worker import SceneWorker, block_key
 from attcr.predict import Predictor
 from attcr.restore.options import RestoreOptions
+from commands import attcr
 from fake_fleets import (
     SOURCE,
     Publisher,
@@ -350,7 +351,10 @@ def malformed_rows(folder: Path) -> list[dict[str, object]]:
     return [{"options": None, **row} for row in rows]
 
 
-def test_of_60_scenes_20_are_malformed_and_the_others_come_out(tmp_path: Path, weights: Path) -> None:
+def test_of_60_scenes_20_are_malformed_and_the_others_come_out(
+    tmp_path: Path, weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attcr.fleet.stop.end_on_signals", lambda: None)  # the signals of the tests are theirs
     make_scenes(tmp_path / "in", 40, 16)
     bad = malformed_rows(tmp_path / "bad")
     assert len(bad) == MALFORMED
@@ -359,7 +363,8 @@ def test_of_60_scenes_20_are_malformed_and_the_others_come_out(tmp_path: Path, w
         tmp_path / "m.parquet", [row for i in range(20) for row in (bad[i], *good[i * 2 : i * 2 + 2])]
     )
     out = tmp_path / "deep" / "out"
-    done = run("run", manifest, out, "--weights", weights, "--set", "tile=64", "--set", "overlap=8", "--attempts", 2)
+    options = ("--weights", weights, "--set", "tile=64", "--set", "overlap=8", "--attempts", 2)
+    done = attcr("fleet", "run", manifest, out, *options)
     assert done.returncode == 3, done.stderr
     assert len(list((out / "items").iterdir())) == 40
     rows = [row for row in ledger(out) if row["status"] == "quarantined"]
@@ -374,7 +379,7 @@ def test_of_60_scenes_20_are_malformed_and_the_others_come_out(tmp_path: Path, w
     assert {path.name for path in tmp_path.iterdir()} == {"in", "bad", "m.parquet", "deep"}
     assert {path.name for path in (tmp_path / "deep").iterdir()} == {"out"}
     assert {path.name for path in out.iterdir()} == {"items", "scenes", "ledger", "run.json"}
-    status = run("status", out)
+    status = attcr("fleet", "status", out)
     assert "40 of 60 scenes done, 20 quarantined, 0 left" in status.stdout
     assert "ManifestError" in status.stdout
 

@@ -81,6 +81,17 @@ def test_a_summary_counts_each_scene_of_the_recipe_once(made: Store) -> None:
     assert (other.quarantined, other.lost) == ({}, 0)
 
 
+def test_deaths_before_a_retry_do_not_count(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "out"))
+    with Scratch(store.scratch) as scratch:
+        ledger = Ledger(store, scratch, "r")
+        told: tuple[Status, ...] = ("lost", "lost", "requeued", "lost")
+        for status in told:
+            ledger.add(Outcome("a", key_of("a"), status))
+        ledger.flush()
+    assert read_standing(store).lost == {short_key(key_of("a")): 1}
+
+
 def test_the_rate_is_that_of_the_last_ten_minutes(made: Store) -> None:
     summary = summarise(made, "r")
     assert summary.scenes_per_second == pytest.approx(3 / 200)  # at 1000, 1010, 1050 and 1200, not at 0

@@ -17,8 +17,9 @@ from attcr.fleet.run import run_fleet
 from attcr.fleet.settings import options_of
 from attcr.restore import restore_scene
 from attcr.restore.options import RestoreOptions
+from commands import attcr
 from fake_catalogs import add_date, counted, item_at, scl_with, stac_api
-from fake_fleets import make_scenes, run, stac_item
+from fake_fleets import make_scenes, stac_item
 from fake_scenes import UTM, make, noise
 
 ITEMS = 5
@@ -143,11 +144,11 @@ def test_a_size_is_told_by_the_row_or_by_a_file_of_this_machine(tmp_path: Path) 
 def test_the_command_prints_megapixels_hours_and_cost(tmp_path: Path, weights: Path) -> None:
     make_scenes(tmp_path / "in", 2, 100)
     given = (tmp_path / "in", tmp_path / "m.parquet", "--rate", 0.0001, "--price", 2)
-    done = run("plan", *given)
+    done = attcr("fleet", "plan", *given)
     assert done.returncode == 0, done.stderr
     for text in ("2 scenes", "0.0 megapixels", "0.06 machine-hours", "cost 0.11"):
         assert text in done.stdout, done.stdout
-    assert run("plan", tmp_path / "nowhere", tmp_path / "m.parquet").returncode == 2
+    assert attcr("fleet", "plan", tmp_path / "nowhere", tmp_path / "m.parquet").returncode == 2
 
 
 def test_planned_references_fill_a_fleets_scenes_as_named_ones_fill_one(tmp_path: Path, weights: Path) -> None:
@@ -165,7 +166,7 @@ def test_planned_references_fill_a_fleets_scenes_as_named_ones_fill_one(tmp_path
         ]
         with stac_api(items, tmp_path) as api:
             given = ("--collection", "sentinel-2-l2a", "--datetime", "2020-06-01/2020-06-15", "--references", 2)
-            done = run("plan", api, tmp_path / "m.parquet", *given)
+            done = attcr("fleet", "plan", api, tmp_path / "m.parquet", *given)
             assert done.returncode == 0, done.stderr
             works = {work.id: work for work in read_manifest(str(tmp_path / "m.parquet"))}
             found = {name: json.loads(work.options or "{}").get("references", []) for name, work in works.items()}

@@ -2,8 +2,6 @@
 
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,8 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from fake_fleets import completed, environment, make_weights
+from commands import attcr
+from fake_fleets import completed, make_weights
 from fake_services import (
     QUICK,
     answers,
@@ -136,9 +135,6 @@ def test_old_jobs_and_uploads_are_forgotten(tmp_path: Path) -> None:
 
 def test_a_store_is_served_by_one_server(tmp_path: Path) -> None:
     with command(tmp_path / "store", worker=QUICK) as (_, _url):
-        second = subprocess.run(
-            [sys.executable, "-m", "attcr", "serve", str(tmp_path / "store"), "--port", "0"],
-            capture_output=True, text=True, env=environment(), timeout=120,
-        )  # fmt: skip
+        second = attcr("serve", tmp_path / "store", "--port", 0)
     assert second.returncode == 2
     assert "served by another process" in second.stderr

@@ -68,22 +68,22 @@ def fetch(
             if stop is not None and stop.is_set():
                 raise InterruptedError("the scene was given up")
             room -= size
-            if folder is None:
-                if FETCH_LIMIT - room > MEMORY_LIMIT:
-                    return None
-                held = io.BytesIO()
-                copy(pieces, held, most=size, seconds=seconds_for(size), stop=stop)
-                files[href] = held.getvalue()
-                continue
-            files[href] = path = _place(href, folder)
-            with path.open("wb") as file:
+            if folder is None and FETCH_LIMIT - room > MEMORY_LIMIT:
+                return None
+            with _place(href, folder).open("wb") if folder else io.BytesIO() as file:
                 copy(pieces, file, most=size, seconds=seconds_for(size), stop=stop)
+                files[href] = file.getvalue() if isinstance(file, io.BytesIO) else Path(file.name)
     return Fetched(files)
 
 
 def lay_down(work: Work, fetched: Fetched, folder: Path) -> str | list[str]:
     """Write what was fetched into a folder and give the source that `restore_scene` takes."""
-    places = {href: _laid(href, content, folder) for href, content in fetched.files.items()}
+    places = {}
+    for href, content in fetched.files.items():
+        path = content if isinstance(content, Path) else _place(href, folder)
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        places[href] = str(path)
     if not work.item:
         return [places.get(href, href) for href in work.hrefs]
     item = json.loads(work.item)
@@ -113,14 +113,6 @@ def _opened(href: str) -> Iterator[tuple[int | None, Iterator[bytes]]]:
     bucket, key = split_url(href)
     found = obstore.get(open_bucket(bucket), key)
     yield found.meta["size"], (bytes(piece) for piece in found.stream(min_chunk_size=PIECE))
-
-
-def _laid(href: str, content: bytes | Path, folder: Path) -> str:
-    if isinstance(content, Path):
-        return str(content)
-    path = _place(href, folder)
-    path.write_bytes(content)
-    return str(path)
 
 
 def _place(href: str, folder: Path) -> Path:

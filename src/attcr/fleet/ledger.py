@@ -6,6 +6,7 @@ import os
 import socket
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -190,27 +191,30 @@ def read_standing(store: Store) -> Standing:
     backwards = np.argsort(np.concatenate(times), kind="stable")[::-1]
     _, last = np.unique(np.concatenate(ids)[backwards], return_index=True)
     keys = np.unique(np.concatenate(done)[backwards[last]])
-    quarantined: set[int] = set()
-    lost: dict[int, int] = {}
-    for key, row in _in_time(others):
-        if row["status"] == "lost":
-            lost[key] = lost.get(key, 0) + 1
-            continue
-        lost.pop(key, None)
-        if row["status"] == "quarantined":
-            quarantined.add(key)
-        else:
-            quarantined.discard(key)
-    kept = np.array(sorted(quarantined), np.uint64)
+    errors, lost = _fates(others)
+    kept = np.sort(np.fromiter(errors, np.uint64))
     return Standing(keys, kept[~contains(keys, kept)], lost, latest)
 
 
-def _in_time(tables: Sequence[pa.Table]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Give rows of several files in the order of their time, each with its short key."""
-    if tables:
-        for batch in pa.concat_tables(tables).sort_by("time").to_batches(4096):
-            for row in batch.to_pylist():
-                yield short_key(row["work"]), row
+def _fates(tables: Sequence[pa.Table]) -> tuple[dict[int, str], dict[int, int]]:
+    """Give, from rows of work that was not done, the class of the error that a work is quarantined with last.
+
+    The second are how many processes died at a work since anything else became of it.
+    """
+    errors: dict[int, str] = {}
+    lost: dict[int, int] = {}
+    for batch in pa.concat_tables(tables).sort_by("time").to_batches(4096) if tables else ():
+        for row in batch.to_pylist():
+            key = short_key(row["work"])
+            if row["status"] == "lost":
+                lost[key] = lost.get(key, 0) + 1
+                continue
+            lost.pop(key, None)
+            if row["status"] == "quarantined":
+                errors[key] = row.get("error", "")
+            else:
+                errors.pop(key, None)
+    return errors, lost
 
 
 @dataclass(frozen=True)
@@ -238,7 +242,7 @@ def summarise(store: Store, recipe: str) -> Summary:
     columns = ["work", "recipe", "status", "seconds", "megapixels", "error", "time"]
     keys: dict[str, list[NDArray[np.uint64]]] = {status: [np.empty(0, np.uint64)] for status in DONE}
     times: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
-    megapixels = seconds = 0.0
+    megapixels, seconds, lost = 0.0, 0.0, 0
     others: list[pa.Table] = []
     for table in read_tables(store, columns):
         ours = table.filter(pc.equal(table["recipe"], recipe))
@@ -249,28 +253,19 @@ def summarise(store: Store, recipe: str) -> Summary:
             seconds += pc.sum(rows["seconds"]).as_py() or 0.0
             times.append(rows["time"].cast(pa.int64()).to_numpy())
         others.append(ours.filter(pc.invert(pc.is_in(ours["status"], pa.array(DONE)))))
-    lost = 0
-    classes: dict[int, str] = {}
-    for key, row in _in_time(others):
-        if row["status"] == "lost":
-            lost += 1
-        elif row["status"] == "quarantined":
-            classes[key] = row["error"]
-        else:
-            classes.pop(key, None)
+        lost += pc.sum(pc.equal(ours["status"], "lost")).as_py() or 0
+    errors, _ = _fates(others)
     restored, found = (np.unique(np.concatenate(keys[status])) for status in DONE)
     every = np.union1d(restored, found)
     when = np.sort(np.concatenate(times)) / 1e6
     recent = when[when > when[-1] - 600] if when.size else when
     span = float(recent[-1] - recent[0]) if recent.size > 1 else 0.0
-    counts: dict[str, int] = {}
-    for key, error in classes.items():
-        if not contains(every, np.array([key], np.uint64))[0]:
-            counts[error] = counts.get(error, 0) + 1
+    done_since = contains(every, np.fromiter(errors, np.uint64))
+    counts = Counter(error for error, done in zip(errors.values(), done_since, strict=True) if not done)
     return Summary(
         done=int(every.size),
         found=int(np.setdiff1d(found, restored).size),
-        quarantined=dict(sorted(counts.items(), key=lambda pair: -pair[1])),
+        quarantined=dict(counts.most_common()),
         lost=lost,
         megapixels=megapixels,
         worker_seconds=seconds,

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, suppress
 from itertools import count, islice
 from pathlib import Path
 
@@ -26,7 +26,8 @@ def run(
     Under the key `mark` the store records which scene this process is working on, in case it dies.
     """
     stop = threading.Event()
-    with make(job) as worker, _set_at_the_end(stop):
+    with make(job) as worker, ExitStack() as last:
+        last.callback(stop.set)
         ready()
         ahead: deque[tuple[Work, Path, Future[Fetched | None]]] = deque()
         folders = (worker.scratch.folder / f"ahead-{number}" for number in count())
@@ -43,11 +44,3 @@ def run(
                     worker.store.put(at, mark)
             yield worker.run(work, fetched.result())
             shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _set_at_the_end(stop: threading.Event) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        stop.set()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -104,17 +104,16 @@ class Survey:
 
 def survey(source: str) -> Survey:
     """Count a manifest's rows and find ids that occur twice; eight bytes a row are held."""
-    hashes: list[np.ndarray[Any, Any]] = []
-    batch: list[int] = []
     megapixels, unsized = 0.0, 0
-    for work in read_manifest(source):
-        batch.append(hash(work.id))
-        unsized += work.megapixels is None
-        megapixels += work.megapixels or 0.0
-        if len(batch) == ROWS_AT_ONCE:
-            hashes.append(np.array(batch, np.int64))
-            batch.clear()
-    ids, counts = np.unique(np.concatenate([*hashes, np.array(batch, np.int64)]), return_counts=True)
+
+    def hashes() -> Iterator[int]:
+        nonlocal megapixels, unsized
+        for work in read_manifest(source):
+            unsized += work.megapixels is None
+            megapixels += work.megapixels or 0.0
+            yield hash(work.id)
+
+    ids, counts = np.unique(np.fromiter(hashes(), np.int64), return_counts=True)
     return Survey(int(counts.sum()), megapixels, unsized, frozenset(ids[counts > 1].tolist()))
 
 
@@ -133,7 +132,7 @@ def read_manifest(source: str) -> Iterator[Work]:
         yield from _read_glob(source)
         return
     suffix = Path(redact(source)).suffix.lower()
-    readers = {
+    readers: dict[str, Callable[[str], Iterator[Work]]] = {
         ".parquet": _read_parquet,
         ".geoparquet": _read_parquet,
         ".json": _read_stac,
@@ -146,7 +145,7 @@ def read_manifest(source: str) -> Iterator[Work]:
         files = sorted(path for path in Path(source).rglob("*.parquet") if path.is_file())
         if not files:
             raise ManifestError(f"{source} is a folder without .parquet files: give a glob, such as '{source}/*.tif'.")
-        readers[suffix] = partial(_read_each, files)
+        readers[suffix] = lambda _: chain.from_iterable(_read_parquet(str(path)) for path in files)
     elif suffix not in readers:
         raise ManifestError(
             f"{redact(source)} is not a manifest: expected .parquet, .json, .ndjson, .txt, or a glob such as "
@@ -158,11 +157,6 @@ def read_manifest(source: str) -> Iterator[Work]:
         yield from readers[suffix](source)
     except (OSError, pa.ArrowException, BaseError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ManifestError(f"{redact(source)} cannot be read as a manifest: {hide_secrets(str(error))}") from error
-
-
-def _read_each(files: Sequence[Path], _: str) -> Iterator[Work]:
-    for path in files:
-        yield from _read_parquet(str(path))
 
 
 def guarded(make: Callable[[Mapping[str, Any]], Work], row: Mapping[str, Any]) -> Work:
@@ -183,26 +177,15 @@ def refused(problem: str, name: str = "") -> Work:
 
 def write_manifest(works: Iterator[Work], path: Path) -> None:
     """Write rows as Parquet, without signatures, holding no more than a batch of them."""
-    with replacing(path) as unfinished:
-        _write_rows(works, unfinished)
-
-
-def _write_rows(works: Iterator[Work], path: Path) -> None:
-    with pq.ParquetWriter(path, SCHEMA) as writer:
-        batch: list[dict[str, Any]] = []
-
-        def flush() -> None:
+    with replacing(path) as unfinished, pq.ParquetWriter(unfinished, SCHEMA) as writer:
+        while batch := [_row_of(work) for work in islice(works, ROWS_AT_ONCE)]:
             writer.write_table(pa.Table.from_pylist(batch, SCHEMA))
-            batch.clear()
 
-        for work in works:
-            hrefs = [redact(href) for href in work.hrefs]
-            row = {"id": work.id, "version": work.version, "options": _public(work.options)}
-            row = {name: as_utf8(text) for name, text in (*row.items(), ("item", _unsigned(work.item)))}
-            batch.append({**row, "hrefs": [as_utf8(href) for href in hrefs], "megapixels": work.megapixels})
-            if len(batch) == ROWS_AT_ONCE:
-                flush()
-        flush()
+
+def _row_of(work: Work) -> dict[str, Any]:
+    texts = {"id": work.id, "version": work.version, "options": _public(work.options), "item": _unsigned(work.item)}
+    hrefs = [as_utf8(redact(href)) for href in work.hrefs]
+    return {**{name: as_utf8(text) for name, text in texts.items()}, "hrefs": hrefs, "megapixels": work.megapixels}
 
 
 def as_utf8(text: str) -> str:
@@ -473,22 +456,15 @@ def _end_of_value(text: str, at: int) -> int:
 def _read_list(source: str) -> Iterator[Work]:
     """Read a scene a line; band files of one scene stand on one line with tabs between them."""
     with _open(source) as file:
-        rest = b""
-        for data in iter(partial(file.read, _CHUNK), b""):
-            *lines, rest = (rest + data).split(b"\n")
-            yield from _works_of_lines(lines)
-        yield from _works_of_lines([rest])
-
-
-def _works_of_lines(lines: list[bytes]) -> Iterator[Work]:
-    for line in lines:
-        try:
-            hrefs = [href.strip() for href in line.decode().split("\t") if href.strip()]
-        except UnicodeDecodeError as error:
-            yield refused(f"The line {line[:200]!r} is no UTF-8: {error}")
-            continue
-        if hrefs and not hrefs[0].startswith("#"):
-            yield work_of_href(hrefs, default_id(hrefs[0]))
+        for line in file:
+            try:
+                hrefs = [href.strip() for href in line.decode().split("\t") if href.strip()]
+            except UnicodeDecodeError as error:
+                shown = line.removesuffix(b"\n")[:200]
+                yield refused(f"The line {shown!r} is no UTF-8: {error}")
+                continue
+            if hrefs and not hrefs[0].startswith("#"):
+                yield work_of_href(hrefs, default_id(hrefs[0]))
 
 
 def _read_glob(pattern: str) -> Iterator[Work]:
@@ -557,13 +533,9 @@ def _stat(href: str) -> str:
         return ""
     try:
         if os.path.isdir(href):  # noqa: PTH112
-            return " ".join(f"{path} {_stat(path)}" for path in sorted(_files_below(href)))
+            below = sorted(os.path.join(parent, name) for parent, _, names in os.walk(href) for name in names)  # noqa: PTH118
+            return " ".join(f"{path} {_stat(path)}" for path in below)
         stat = os.stat(href)  # noqa: PTH116
     except (OSError, ValueError):  # not there, or no name of a file
         return ""
     return f"{stat.st_size} {stat.st_mtime_ns}"
-
-
-def _files_below(folder: str) -> Iterator[str]:
-    for parent, _, names in os.walk(folder):
-        yield from (os.path.join(parent, name) for name in names)  # noqa: PTH118

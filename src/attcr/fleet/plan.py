@@ -7,6 +7,7 @@ import os
 import random
 import re
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime as datetime_type
@@ -85,18 +86,15 @@ def search_with_references(
     """
     first, last = (_moment(end) for end in interval_of(datetime).split("/")) if datetime else (None, None)
     span = timedelta(days=days)
-    wide = (
-        "/".join((_text(first - span if first else None), _text(last + span if last else None))) if datetime else None
-    )
+    wide = f"{_text(first and first - span)}/{_text(last and last + span)}" if datetime else None
     try:
         items = list(search_items(url, collections, bbox=bbox, datetime=wide))
     except SceneError as error:
         raise ManifestError(str(error)) from error
     known = [candidate_of(item, url) for item in items]
-    by_tile: dict[str, list[Candidate]] = {}
-    for one in known:
-        if one is not None:
-            by_tile.setdefault(one.tile, []).append(one)
+    by_tile: defaultdict[str, list[Candidate]] = defaultdict(list)
+    for candidate in filter(None, known):
+        by_tile[candidate.tile].append(candidate)
     shares: dict[tuple[str, str], Float32 | None] = {}
     for item, one in zip(items, known, strict=True):
         if one is not None and ((first and one.taken < first) or (last and one.taken > last)):
@@ -170,31 +168,30 @@ def _id_of_folder(folder: str, url: str) -> str:
 
 def write_plan(works: Iterator[Work], path: Path) -> Plan:
     """Write a manifest and add it up."""
-    counts = {"scenes": 0, "refused": 0, "unsized": 0}
+    scenes = refused = unsized = 0
     megapixels = 0.0
     sample: list[Work] = []
     chance = random.Random(0)
 
     def counted() -> Iterator[Work]:
-        nonlocal megapixels
+        nonlocal scenes, refused, unsized, megapixels
         for work in works:
-            counts["scenes"] += 1
-            counts["refused"] += bool(work.problem)
+            scenes += 1
+            refused += bool(work.problem)
             megapixels += work.megapixels or 0.0
             if work.megapixels is None and not work.problem:
-                counts["unsized"] += 1
+                unsized += 1
                 if len(sample) < SAMPLE:
                     sample.append(work)
-                elif (place := chance.randrange(counts["unsized"])) < SAMPLE:
+                elif (place := chance.randrange(unsized)) < SAMPLE:
                     sample[place] = work
             yield work
 
     write_manifest(counted(), path)
-    if not counts["scenes"]:
+    if not scenes:
         raise ManifestError("Nothing was found: check the address, the collection, the box and the dates.")
     sizes = [size for work in sample if (size := measure(work)) is not None]
-    mean = sum(sizes) / len(sizes) if sizes else 0.0
-    return Plan(counts["scenes"], megapixels + mean * counts["unsized"], counts["unsized"], counts["refused"])
+    return Plan(scenes, megapixels + unsized * (sum(sizes) / len(sizes) if sizes else 0.0), unsized, refused)
 
 
 def megapixels_of(work: Work) -> float | None:

@@ -19,7 +19,6 @@ from typing import Any, Literal
 
 import numpy as np
 import obstore
-from numpy.typing import NDArray
 from obstore.exceptions import BaseError
 
 from attcr.addresses import hide_secrets, redact
@@ -236,7 +235,9 @@ class _Todo:
         data = store.read(RUN)
         trusted = data is None or _parse_about(data).get("recipe") == recipe
         self._standing = standing if trusted else replace(standing, done=standing.done[:0])
-        self._items = self._list_items() if self._standing.done.size else np.empty(0, np.int64)
+        # Eight bytes for each item that is there, and a request for a thousand.
+        there = store.names("items") if self._standing.done.size else ()
+        self._items = np.sort(np.fromiter((hash(name.removesuffix(".json")) for name in there), np.int64))
         self._block_files: dict[str, list[str]] = {}
         for name in store.names("blocks"):
             self._block_files.setdefault(name.partition("-")[0], []).append(name)
@@ -305,11 +306,6 @@ class _Todo:
     def _drop_blocks(self, key: str, known: list[str]) -> None:
         for block in {*known, *(f"blocks/{name}" for name in self._block_files.pop(key, ()))}:
             self._store.delete(block)
-
-    def _list_items(self) -> NDArray[np.int64]:
-        """List the items that are there: eight bytes each, and a request for a thousand."""
-        hashes = (hash(name.removesuffix(".json")) for name in self._store.names("items"))
-        return np.sort(np.fromiter(hashes, np.int64))
 
     def _refuse_repeated(self, work: Work, seen: set[str]) -> Work:
         if work.problem or hash(work.id) not in self.about.repeated:

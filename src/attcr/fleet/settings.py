@@ -19,23 +19,17 @@ with needed():
 
 
 def options_of(work: Work, common: RestoreOptions) -> RestoreOptions:
-    """Give the options of one scene: those of the run, with the row's own over them."""
-    if not work.options:
-        return _settled(common)
+    """Give the options of one scene: those of the run, with the row's own over them.
+
+    All machines compute alike, and what a scene is made from is known before it is run.
+    """
     try:
-        own = json.loads(work.options)
+        own = json.loads(work.options or "{}")
     except ValueError:
         own = None
     if not isinstance(own, dict):
         raise ConfigError('The row\'s options are not a JSON object such as {"mask": "scl"}.')
-    return _settled(with_settings(common, own))
-
-
-def _settled(options: RestoreOptions) -> RestoreOptions:
-    """Let all machines compute alike, and refuse references that are still to be found.
-
-    What a scene is made from is known before it is run.
-    """
+    options = with_settings(common, own)
     if options.searched:
         raise ConfigError("A fleet does not search for references: let `attcr fleet plan` find those of each scene.")
     return options.on_any_machine()

@@ -10,9 +10,8 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from urllib.parse import urlsplit
 
 import obstore
@@ -85,12 +84,9 @@ class Store:
         try:
             if self.root:
                 target = self.root / key
+                target.parent.mkdir(parents=True, exist_ok=True)
                 to_disk(path)
-                try:
-                    os.link(path, target)
-                except FileNotFoundError:
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    os.link(path, target)
+                os.link(path, target)
             else:
                 with self._told(expected=TAKEN):
                     obstore.put(self._objects, key, path, mode="create")
@@ -153,7 +149,7 @@ def split_url(url: str) -> tuple[str, str]:
     return f"{parts.scheme}://{parts.netloc}", parts.path.lstrip("/")
 
 
-class Scratch:
+class Scratch(AbstractContextManager["Scratch"]):
     """A private folder of this process for unfinished files. Those of processes that died are swept away."""
 
     def __init__(self, root: Path, *, private: bool = False) -> None:
@@ -184,10 +180,7 @@ class Scratch:
         self._file.close()
         _remove_empty(self.folder.parent)
 
-    def __enter__(self) -> Scratch:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

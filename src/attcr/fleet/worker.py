@@ -11,10 +11,9 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from attcr.addresses import error_text, hide_secrets, is_local, redact
@@ -67,7 +66,7 @@ def scene_folder(work: Work) -> str:
     return f"scenes/{work.id}/{work.key[:16]}"
 
 
-class SceneWorker:
+class SceneWorker(AbstractContextManager["SceneWorker"]):
     """Restores scenes one after the other; the network is loaded once."""
 
     def __init__(self, job: Job) -> None:
@@ -94,11 +93,7 @@ class SceneWorker:
         path.write_bytes(self.job.weights)
         try:
             return open_predictor(
-                path,
-                device=options.device,
-                dtype=options.dtype,
-                threads=self.job.threads,
-                backend=options.backend,
+                path, device=options.device, dtype=options.dtype, threads=self.job.threads, backend=options.backend
             )
         finally:
             path.unlink()
@@ -107,10 +102,7 @@ class SceneWorker:
         """Remove what is unfinished."""
         self.scratch.close()
 
-    def __enter__(self) -> SceneWorker:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def run(self, work: Work, fetched: Fetched | None = None) -> Outcome:

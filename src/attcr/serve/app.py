@@ -11,16 +11,15 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import uvicorn
-from fastapi import FastAPI, Query, Request
+from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from attcr.errors import FleetError
 from attcr.serve import metrics, pictures, problems, processes, viewer
-from attcr.serve.guard import Guard, User, user_of
-from attcr.serve.models import OPENAPI, SCHEMAS, Health, Upload, ref
-from attcr.serve.networks import lay_out
+from attcr.serve.guard import Guard, base_of, job_of, supervisor_of, user_of
+from attcr.serve.models import JSON, OPENAPI, SCHEMAS, Health, Upload, execute_schema, ref
 from attcr.serve.problems import Problem, documented
 from attcr.serve.settings import ServeSettings
 from attcr.serve.store import JobState
@@ -40,13 +39,18 @@ _SECURITY = {
 }
 
 
+routes = APIRouter()
+
+
+def _text(description: str, kind: str) -> dict[str, Any]:
+    return {"description": description, "content": {f"text/{kind}": {"schema": {"type": "string"}}}}
+
+
 def create_app(settings: ServeSettings) -> FastAPI:
     """Give the app of a store; it takes up its jobs when it starts."""
     supervisor = Supervisor(settings)
-    weights = lay_out(settings)
     tiles = pictures.pool()
     counted = metrics.Metrics(supervisor)
-    user = user_of(settings)
 
     def ended(job: JobState) -> None:
         counted.job(job)
@@ -63,108 +67,106 @@ def create_app(settings: ServeSettings) -> FastAPI:
         await run_in_threadpool(supervisor.stop)
         await run_in_threadpool(tiles.stop)
 
-    app = FastAPI(title="attcr", version=__version__, lifespan=life, openapi_url=None, docs_url=None, redoc_url=None)
-    app.state.supervisor = supervisor
-    problems.install(app)
-    app.include_router(processes.router(supervisor, weights, user))
-    app.include_router(pictures.router(pictures.Pictures(supervisor.store, tiles), supervisor.queue, user))
-    _add_uploads(app, supervisor, counted, user)
-    _add_events(app, supervisor, user)
-    _add_health(app, supervisor, counted, user)
+    app = FastAPI(
+        title="attcr", version=__version__, lifespan=life, openapi_url=None, exception_handlers=problems.HANDLERS
+    )
+    app.state.supervisor, app.state.metrics = supervisor, counted
+    app.state.pictures = pictures.Pictures(supervisor.store, tiles)
+    for some in (processes.routes, pictures.routes, routes):
+        app.include_router(some)
     viewer.mount(app)
-    described = _description(app, settings)
-
-    @app.get("/api", tags=["service"], include_in_schema=False)
-    async def api() -> Response:
-        """Give the API's description, OpenAPI 3.0."""
-        return Response(json.dumps(described), media_type=OPENAPI)
-
-    app.add_middleware(Guard, settings=settings, count=counted.request)
+    described = _description(app, supervisor)
     app.openapi = lambda: described  # type: ignore[method-assign]
+    app.add_middleware(Guard, settings=settings, count=counted.request)
     return app
 
 
-def _add_uploads(app: FastAPI, supervisor: Supervisor, counted: metrics.Metrics, user: User) -> None:
-    body = {
-        "required": True,
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-    }
-
-    @app.post(
-        "/uploads",
-        tags=["uploads"],
-        status_code=201,
-        responses={201: ref(Upload), **documented(400, 401, 403, 413, 415, 507)},
-        openapi_extra={"requestBody": body},
-    )
-    async def upload(request: Request, name: Annotated[str, Query(max_length=500)] = "scene.tif") -> JSONResponse:
-        """Take a file: the body of the request, streamed to disk."""
-        owner = user(request)
-        told = request.headers.get("Content-Length", "")
-        if told.isdecimal() and int(told) > supervisor.settings.limits.upload_bytes:
-            most = supervisor.settings.limits.upload_bytes
-            raise Problem(413, f"The file has {int(told):,} bytes, and at most {most:,} are allowed.")
-        found = await supervisor.uploads.receive(owner, name, request.stream())
-        counted.upload(found.bytes)
-        return JSONResponse(Upload(id=found.id, name=found.name, bytes=found.bytes).plain(), 201)
-
-    @app.delete("/uploads/{upload}", tags=["uploads"], status_code=204, responses=documented(401, 403, 404))
-    async def remove_upload(request: Request, upload: str) -> Response:
-        """Remove a file that was sent."""
-        await run_in_threadpool(supervisor.uploads.remove, user(request), upload)
-        return Response(status_code=204)
+@routes.get("/api", tags=["service"], include_in_schema=False)
+async def api(request: Request) -> Response:
+    """Give the API's description, OpenAPI 3.0."""
+    return Response(json.dumps(request.app.openapi()), media_type=OPENAPI)
 
 
-def _add_events(app: FastAPI, supervisor: Supervisor, user: User) -> None:
-    stream = {"description": "Events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
-
-    async def events(job: JobState, base: str) -> AsyncIterator[str]:
-        last, quiet = "", 0.0
-        while not supervisor.stopping.is_set():
-            over = job.over
-            told = json.dumps(processes.status_of(supervisor.store, job, base).plain())
-            if told != last:
-                last, quiet = told, 0.0
-                yield f"event: status\ndata: {told}\n\n"
-            elif quiet >= BEAT:
-                quiet = 0.0
-                yield ": alive\n\n"
-            if over:
-                return
-            await asyncio.sleep(_LOOK)
-            quiet += _LOOK
-
-    @app.get("/jobs/{job}/events", tags=["jobs"], responses={200: stream, **documented(401, 404)})
-    async def watch_job(request: Request, job: str) -> StreamingResponse:
-        """Tell how far a job is, as server-sent events, until it ends."""
-        found = supervisor.queue.get(user(request), job)
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(events(found, processes.base_of(request)), 200, headers, "text/event-stream")
+@routes.post(
+    "/uploads",
+    tags=["uploads"],
+    status_code=201,
+    responses={201: ref(Upload), **documented(400, 401, 403, 413, 415, 507)},
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        }
+    },
+)
+async def upload(request: Request, name: Annotated[str, Query(max_length=500)] = "scene.tif") -> JSONResponse:
+    """Take a file: the body of the request, streamed to disk."""
+    owner, supervisor = user_of(request), supervisor_of(request)
+    told, most = request.headers.get("Content-Length", ""), supervisor.settings.limits.upload_bytes
+    if told.isdecimal() and int(told) > most:
+        raise Problem(413, f"The file has {int(told):,} bytes, and at most {most:,} are allowed.")
+    found = await supervisor.uploads.receive(owner, name, request.stream())
+    request.app.state.metrics.upload(found.bytes)
+    return JSONResponse(Upload(id=found.id, name=found.name, bytes=found.bytes).plain(), 201)
 
 
-def _add_health(app: FastAPI, supervisor: Supervisor, counted: metrics.Metrics, user: User) -> None:
-    @app.get("/health", tags=["service"], responses={200: ref(Health)})
-    async def health() -> JSONResponse:
-        """Say that the server lives."""
-        return JSONResponse(Health(status="ok").plain())
-
-    @app.get("/ready", tags=["service"], responses={200: ref(Health), **documented(503)})
-    async def ready() -> JSONResponse:
-        """Say whether the server takes work."""
-        if supervisor.stopping.is_set() or not supervisor.ready:
-            raise Problem(503, "No process is ready to compute yet.", headers={"Retry-After": "5"})
-        return JSONResponse(Health(status="ready").plain())
-
-    text = {"description": "Figures", "content": {"text/plain": {"schema": {"type": "string"}}}}
-
-    @app.get("/metrics", tags=["service"], responses={200: text, **documented(401)})
-    async def figures(request: Request) -> Response:
-        """Give the figures for Prometheus."""
-        user(request)
-        return Response(counted.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+@routes.delete("/uploads/{upload}", tags=["uploads"], status_code=204, responses=documented(401, 403, 404))
+async def remove_upload(request: Request, upload: str) -> Response:
+    """Remove a file that was sent."""
+    await run_in_threadpool(supervisor_of(request).uploads.remove, user_of(request), upload)
+    return Response(status_code=204)
 
 
-def _description(app: FastAPI, settings: ServeSettings) -> dict[str, Any]:
+async def _events(supervisor: Supervisor, job: JobState, base: str) -> AsyncIterator[str]:
+    last, quiet = "", 0.0
+    while not supervisor.stopping.is_set():
+        over = job.over
+        told = json.dumps(processes.status_of(supervisor.store, job, base).plain())
+        if told != last:
+            last, quiet = told, 0.0
+            yield f"event: status\ndata: {told}\n\n"
+        elif quiet >= BEAT:
+            quiet = 0.0
+            yield ": alive\n\n"
+        if over:
+            return
+        await asyncio.sleep(_LOOK)
+        quiet += _LOOK
+
+
+@routes.get(
+    "/jobs/{job}/events", tags=["jobs"], responses={200: _text("Events", "event-stream"), **documented(401, 404)}
+)
+async def watch_job(request: Request, job: str) -> StreamingResponse:
+    """Tell how far a job is, as server-sent events, until it ends."""
+    events = _events(supervisor_of(request), job_of(request, job), base_of(request))
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(events, 200, headers, "text/event-stream")
+
+
+@routes.get("/health", tags=["service"], responses={200: ref(Health)})
+async def health() -> JSONResponse:
+    """Say that the server lives."""
+    return JSONResponse(Health(status="ok").plain())
+
+
+@routes.get("/ready", tags=["service"], responses={200: ref(Health), **documented(503)})
+async def ready(request: Request) -> JSONResponse:
+    """Say whether the server takes work."""
+    supervisor = supervisor_of(request)
+    if supervisor.stopping.is_set() or not supervisor.ready:
+        raise Problem(503, "No process is ready to compute yet.", headers={"Retry-After": "5"})
+    return JSONResponse(Health(status="ready").plain())
+
+
+@routes.get("/metrics", tags=["service"], responses={200: _text("Figures", "plain"), **documented(401)})
+async def figures(request: Request) -> Response:
+    """Give the figures for Prometheus."""
+    user_of(request)
+    return Response(request.app.state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _description(app: FastAPI, supervisor: Supervisor) -> dict[str, Any]:
     """Describe the API as OpenAPI 3.0 does."""
     told = get_openapi(
         title="attcr",
@@ -176,6 +178,9 @@ def _description(app: FastAPI, settings: ServeSettings) -> dict[str, Any]:
     schemas = {**told.get("components", {}).get("schemas", {}), **SCHEMAS}
     schemas = {name: one for name, one in schemas.items() if name not in ("HTTPValidationError", "ValidationError")}
     told["components"] = {"schemas": schemas}
+    keyed = supervisor.settings.keys is not None
+    body = {"required": True, "content": {JSON: {"schema": execute_schema(supervisor.weights)}}}
+    told["paths"]["/processes/{process}/execution"]["post"]["requestBody"] = body
     for path, operations in told["paths"].items():
         for operation in operations.values():
             answers = operation["responses"]
@@ -183,9 +188,9 @@ def _description(app: FastAPI, settings: ServeSettings) -> dict[str, Any]:
                 del answers["422"]
             if "application/json" in answers.get("200", {}).get("content", {}) and len(answers["200"]["content"]) > 1:
                 del answers["200"]["content"]["application/json"]
-            if settings.keys is not None and path not in _OPEN and not path.startswith("/processes/{process}"):
+            if keyed and path not in _OPEN and not path.startswith("/processes/{process}"):
                 operation["security"] = [{name: []} for name in _SECURITY]
-    if settings.keys is not None:
+    if keyed:
         told["components"]["securitySchemes"] = _SECURITY
     plain: dict[str, Any] = _as_3_0(told)
     return plain
@@ -203,9 +208,8 @@ def _as_3_0(value: Any) -> Any:
         (kept,) = [one for one in choices if one != {"type": "null"}]
         made = {**{key: one for key, one in made.items() if key != "anyOf"}, **kept, "nullable": True}
     for old, new in (("exclusiveMaximum", "maximum"), ("exclusiveMinimum", "minimum")):
-        if isinstance(made.get(old), int | float) and not isinstance(made.get(old), bool):
-            made[new] = made.pop(old)
-            made[old] = True
+        if old in made:
+            made |= {new: made.pop(old), old: True}
     return made
 
 

@@ -8,29 +8,21 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
-from queue import SimpleQueue
-from typing import Any
 
 from attcr.serve.pool import read_requests, take_stdout
 from attcr.serve.worker import JobRunner, WorkerSettings
 
 
 def main() -> None:
-    """Compute until the server ends."""
+    """Compute until the server ends: one job after the other in this process, or on the actors of Ray."""
     settings = WorkerSettings(**json.loads(sys.argv[1]))
     tell, requests = take_stdout(), read_requests()
     if settings.engine == "ray":
         from attcr.serve.on_ray import run_ray
 
-        run_ray(settings, requests, tell)
-    else:
-        run_local(JobRunner(settings), requests, tell)
-
-
-def run_local(runner: JobRunner, requests: SimpleQueue[dict[str, Any]], tell: Callable[[dict[str, Any]], None]) -> None:
-    """Run one job after the other in this process, for ever."""
+        return run_ray(settings, requests, tell)
+    runner = JobRunner(settings)
     runner.warm()
     tell({"ready": True})
     while True:

@@ -11,9 +11,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from attcr.serve.problems import Problem
 from attcr.serve.settings import ANONYMOUS, LOOPBACK, ServeSettings, digest_of
+from attcr.serve.store import JobState
+from attcr.serve.supervisor import Supervisor
 
-User = Callable[[Request], str]
-"""What tells the user of a request, or refuses it."""
 _log = logging.getLogger("attcr.serve")
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="attcr"'}
 _SAFE = ("GET", "HEAD", "OPTIONS")
@@ -24,23 +24,34 @@ _HEADERS = [
 ]
 
 
-def user_of(settings: ServeSettings) -> User:
-    """Give what tells the user of a request, or refuses it."""
+def supervisor_of(request: Request) -> Supervisor:
+    """Give what sees to the jobs of the server that is asked."""
+    found: Supervisor = request.app.state.supervisor
+    return found
 
-    def user(request: Request) -> str:
-        if settings.keys is None:
-            return ANONYMOUS
-        scheme, _, key = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer":
-            key = request.headers.get("X-API-Key", "")
-        name = settings.keys.get(digest_of(key.strip())) if key else None
-        if name is None:
-            raise Problem(
-                401, "Send your API key as `Authorization: Bearer KEY` or `X-API-Key: KEY`.", headers=_CHALLENGE
-            )
-        return name
 
-    return user
+def user_of(request: Request) -> str:
+    """Give the user of a request, or refuse it."""
+    keys = supervisor_of(request).settings.keys
+    if keys is None:
+        return ANONYMOUS
+    scheme, _, key = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        key = request.headers.get("X-API-Key", "")
+    name = keys.get(digest_of(key.strip())) if key else None
+    if name is None:
+        raise Problem(401, "Send your API key as `Authorization: Bearer KEY` or `X-API-Key: KEY`.", headers=_CHALLENGE)
+    return name
+
+
+def job_of(request: Request, name: str) -> JobState:
+    """Give a job of the user who asks, or refuse the request."""
+    return supervisor_of(request).queue.get(user_of(request), name)
+
+
+def base_of(request: Request) -> str:
+    """Give the server's own address as the client knows it."""
+    return str(request.base_url).rstrip("/")
 
 
 def _host_of(netloc: str) -> str:

@@ -6,7 +6,6 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -34,8 +33,7 @@ _COMPANIONS = ("scl", "qa_pixel", "qa")
 def read_request(body: object, hosts: Hosts, limits: Limits, weights: tuple[str, ...]) -> Asked:
     """Read the body of an execute request; ConfigError or NotAllowedError where it cannot be taken."""
     try:
-        request = Execute.model_validate(body)
-        return _asked(request, hosts, limits, weights)
+        return _asked(Execute.model_validate(body), hosts, limits, weights)
     except ValidationError as error:
         raise ConfigError(refusal_of(error.errors(include_url=False))) from error
 
@@ -45,10 +43,9 @@ def _asked(request: Execute, hosts: Hosts, limits: Limits, weights: tuple[str, .
     if "scene" not in given:
         raise ConfigError("The input scene is missing: give an upload, an address, a STAC item or band files.")
     taken = options_taken()
-    unknown = sorted(set(given) - {"scene", "weights", *taken})
-    if unknown:
-        known = ", ".join(("scene", "weights", *taken))
-        raise ConfigError(f"There is no input {unknown[0][:60]!r}; expected some of {known}.")
+    known = ("scene", "weights", *taken)
+    if unknown := sorted(set(given) - set(known)):
+        raise ConfigError(f"There is no input {unknown[0][:60]!r}; expected some of {', '.join(known)}.")
     refs = [*_refs("scene", given.pop("scene"))]
     listed = given.pop("references", None) or []
     for reference in listed if isinstance(listed, list) else [listed]:
@@ -70,13 +67,8 @@ def _asked(request: Execute, hosts: Hosts, limits: Limits, weights: tuple[str, .
     for ref in refs:
         if not ref.upload and ref.item is None:
             hosts.check(ref.href)
-    return Asked(
-        refs=tuple(refs),
-        options=options,
-        weights=chosen,
-        outputs=tuple(request.outputs),
-        raw=request.response == "raw",
-    )
+    outputs, raw = tuple(request.outputs), request.response == "raw"
+    return Asked(refs=tuple(refs), options=options, weights=chosen, outputs=outputs, raw=raw)
 
 
 def _refs(slot: str, value: object) -> Iterator[Ref]:
@@ -133,8 +125,7 @@ def prepare(asked: Asked, folder: Path, hosts: Hosts, limits: Limits) -> None:
     """
     if (folder / READY).exists():
         return
-    scene: list[str] = []
-    files: dict[str, Any] = {"references": []}
+    files: dict[str, Any] = {"scene": [], "references": []}
     room = limits.stored_bytes
     for number, ref in enumerate(asked.refs):
         path = _bring(ref, folder / str(number), asked, hosts, limits)
@@ -142,13 +133,12 @@ def prepare(asked: Asked, folder: Path, hosts: Hosts, limits: Limits) -> None:
         if room < 0:
             raise NotAllowedError(f"The job's files have more than {limits.stored_bytes:,} bytes: give smaller ones.")
         place = str(path.relative_to(folder))
-        if ref.slot == "scene":
-            scene.append(place)
-        elif ref.slot == "references":
-            files["references"].append(place)
+        if ref.slot in ("scene", "references"):
+            files[ref.slot].append(place)
         else:
             files[ref.slot] = [ref.kind, place]
-    write_whole(folder / READY, json.dumps({"scene": scene, "files": files, "options": asked.options}))
+    ready = {"scene": files.pop("scene"), "files": files, "options": asked.options}
+    write_whole(folder / READY, json.dumps(ready))
 
 
 def _bring(ref: Ref, folder: Path, asked: Asked, hosts: Hosts, limits: Limits) -> Path:
@@ -157,17 +147,17 @@ def _bring(ref: Ref, folder: Path, asked: Asked, hosts: Hosts, limits: Limits) -
         (found,) = folder.iterdir()
         return found
     folder.mkdir(parents=True, exist_ok=True)
-    if ref.item is not None:
-        return _bring_item(ref.item, "", folder, asked, hosts, limits)
-    if is_item(ref.href):
+    item: object = ref.item
+    if item is None:
+        if not is_item(ref.href):
+            return _bring_file(ref.href, folder, hosts, limits)
         text = folder / "fetched.txt"
         _fetch(ref.href, text, hosts, limits.body_bytes)
         try:
             item = json.loads(text.read_bytes())
         except (ValueError, RecursionError) as error:
             raise SceneError(f"{redact(ref.href)} is not a STAC item: {error}. Expected one with assets.") from error
-        return _bring_item(item, ref.href, folder, asked, hosts, limits)
-    return _bring_file(ref.href, folder, hosts, limits)
+    return _bring_item(item, ref.href, folder, asked, hosts, limits)
 
 
 def _bring_file(href: str, folder: Path, hosts: Hosts, limits: Limits) -> Path:
@@ -196,12 +186,10 @@ def _bring_item(item: object, base: str, folder: Path, asked: Asked, hosts: Host
         )
     kept: dict[str, Any] = {}
     for number, (name, asset) in enumerate(pruned.items()):
-        href = urljoin(base, str(asset.get("href", ""))) if base else str(asset.get("href", ""))
-        path = _bring_file(href, folder / f"a{number}", hosts, limits)
+        path = _bring_file(urljoin(base, str(asset.get("href", ""))), folder / f"a{number}", hosts, limits)
         kept[name] = {**asset, "href": f"./{path.relative_to(folder)}"}
-    target = folder / "item.json"
-    write_whole(target, json.dumps({**item, "assets": kept, "links": []}))
-    return target
+    write_whole(folder / "item.json", json.dumps({**item, "assets": kept, "links": []}))
+    return folder / "item.json"
 
 
 def _is_band(name: str, asset: object) -> bool:
@@ -224,21 +212,15 @@ def _pruned(item: dict[str, Any], asked: Asked) -> dict[str, Any]:
         raise SceneError(f"The STAC item cannot be read: {type(error).__name__}: {error}") from error
 
 
-def _fetch(href: str, path: Path, hosts: Hosts, most: int) -> None:
+def _fetch(href: str, path: Path, hosts: Hosts, most: int, attempts: int = ATTEMPTS) -> None:
     """Fetch a file, whole or not at all; what is not allowed is tried once."""
-    for _ in range(ATTEMPTS - 1):
-        with suppress(OSError):
-            _fetch_once(href, path, hosts, most)
-            return
     try:
-        _fetch_once(href, path, hosts, most)
+        with replacing(path) as partial, partial.open("wb") as file:
+            fetch_file(href, file, hosts, most)
     except OSError as error:
-        raise SceneError(f"{redact(href)} cannot be fetched: {error}. Check the address.") from error
-
-
-def _fetch_once(href: str, path: Path, hosts: Hosts, most: int) -> None:
-    with replacing(path) as partial, partial.open("wb") as file:
-        fetch_file(href, file, hosts, most)
+        if attempts == 1:
+            raise SceneError(f"{redact(href)} cannot be fetched: {error}. Check the address.") from error
+        _fetch(href, path, hosts, most, attempts - 1)
 
 
 def work_of(name: str, folder: Path) -> Work:

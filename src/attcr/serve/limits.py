@@ -9,7 +9,7 @@ import socket
 import ssl
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -109,9 +109,7 @@ class Hosts:
 def is_public(address: str) -> bool:
     """Say whether an IP address is one of the open internet, whatever it is dressed up as."""
     ip = ipaddress.ip_address(address.partition("%")[0])
-    mapped = getattr(ip, "ipv4_mapped", None)
-    if mapped is not None:
-        ip = mapped
+    ip = getattr(ip, "ipv4_mapped", None) or ip
     if any(ip.version == net.version and ip in net for net in _NOT_PUBLIC):
         return False
     return ip.is_global and not ip.is_multicast and not ip.is_reserved
@@ -135,26 +133,18 @@ def _asked(href: str, hosts: Hosts, login: str | None) -> Iterator[http.client.H
     scheme, host, port, private = hosts.check(href)
     number = port or {"http": 80, "https": 443}[scheme]
     address = resolve(host, number, private=private)
-    plain = socket.create_connection((address, number), timeout=_CONNECT)
-    try:
-        plain.settimeout(60)
-        wrapped = ssl.create_default_context().wrap_socket(plain, server_hostname=host) if scheme == "https" else plain
-    except BaseException:
-        plain.close()
-        raise
+    parts = urlsplit(href)
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    headers = {"Host": host if port is None else f"{host}:{port}", "Accept-Encoding": "identity", "User-Agent": "attcr"}
+    if login:
+        headers["Authorization"] = login
     connection = http.client.HTTPConnection(host, number)
-    connection.sock = wrapped
-    try:
-        parts = urlsplit(href)
-        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        headers = {"Host": host if port is None else f"{host}:{port}", "Accept-Encoding": "identity"}
-        headers["User-Agent"] = "attcr"
-        if login:
-            headers["Authorization"] = login
+    with closing(connection), socket.create_connection((address, number), timeout=_CONNECT) as plain:
+        plain.settimeout(60)
+        encrypt = ssl.create_default_context().wrap_socket
+        connection.sock = encrypt(plain, server_hostname=host) if scheme == "https" else plain
         connection.request("GET", path, headers=headers)
         yield connection.getresponse()
-    finally:
-        connection.close()
 
 
 def _login(href: str) -> str | None:

@@ -6,15 +6,13 @@ import json
 import logging
 import sys
 import time
+from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.process_collector import ProcessCollector
-from prometheus_client.registry import Collector
 
 from attcr.addresses import hide_secrets
-from attcr.serve.queue import JobQueue
 from attcr.serve.store import JobState
 from attcr.serve.supervisor import Supervisor
 
@@ -53,24 +51,14 @@ def log_as_json(level: int = logging.INFO) -> None:
         logger.propagate = name != "uvicorn.access"  # the app itself logs requests, without their queries
 
 
-class _JobCounts(Collector):
-    def __init__(self, jobs: JobQueue) -> None:
-        self._jobs = jobs
-
-    def collect(self) -> list[GaugeMetricFamily]:
-        """Give the jobs in each status."""
-        family = GaugeMetricFamily("attcr_jobs", "Jobs in each status", labels=["status"])
-        for status, count in self._jobs.counts().items():
-            family.add_metric([status], count)
-        return [family]
-
-
 class Metrics:
     """The figures of one server."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._registry = registry = CollectorRegistry()
-        registry.register(_JobCounts(supervisor.queue))
+        jobs = Gauge("attcr_jobs", "Jobs in each status", ["status"], registry=registry)
+        for status in supervisor.queue.counts():
+            jobs.labels(status).set_function(partial(lambda one: supervisor.queue.counts()[one], status))
         ProcessCollector(registry=registry)
         labels = ["method", "route", "status"]
         self._requests = Counter("attcr_requests", "Requests", labels, registry=registry)

@@ -271,36 +271,21 @@ def ref(model: type[BaseModel]) -> dict[str, Any]:
     return {"description": model.__name__, "content": content}
 
 
+def _object(title: str, *required: str, **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "title": title, "required": list(required), "properties": properties}
+
+
+TEXT = {"type": "string"}
 UPLOAD = {
-    "type": "object",
-    "title": "A file that was sent to /uploads",
-    "required": ["upload"],
-    "properties": {"upload": {"type": "string", "pattern": "^[0-9a-f]{32}$"}},
+    **_object("A file that was sent to /uploads", "upload", upload={**TEXT, "pattern": "^[0-9a-f]{32}$"}),
     "additionalProperties": False,
 }
-LINK = {
-    "type": "object",
-    "title": "The address of a raster, or of a STAC item (.json)",
-    "required": ["href"],
-    "properties": {"href": {"type": "string", "format": "uri"}, "type": {"type": "string"}},
-}
-ITEM = {
-    "type": "object",
-    "title": "A STAC item",
-    "required": ["type", "stac_version", "id", "assets"],
-    "properties": {
-        "type": {"type": "string", "enum": ["Feature"]},
-        "stac_version": {"type": "string"},
-        "id": {"type": "string"},
-        "assets": {"type": "object"},
-    },
-}
-QUALIFIED = {
-    "type": "object",
-    "title": "A STAC item as a qualified value",
-    "required": ["value"],
-    "properties": {"value": ITEM, "mediaType": {"type": "string"}},
-}
+LINK = _object("The address of a raster, or of a STAC item (.json)", "href", href={**TEXT, "format": "uri"}, type=TEXT)
+_KEYS = ("type", "stac_version", "id", "assets")
+ITEM = _object(
+    "A STAC item", *_KEYS, type={**TEXT, "enum": ["Feature"]}, stac_version=TEXT, id=TEXT, assets={"type": "object"}
+)
+QUALIFIED = _object("A STAC item as a qualified value", "value", value=ITEM, mediaType=TEXT)
 BANDS = {"type": "array", "title": "Band files", "minItems": 1, "maxItems": 32, "items": {"oneOf": [UPLOAD, LINK]}}
 SCENE = {"oneOf": [UPLOAD, LINK, ITEM, QUALIFIED, BANDS]}
 REFERENCE = {"oneOf": [UPLOAD, LINK, ITEM, QUALIFIED]}
@@ -319,7 +304,7 @@ def schema_of(option: Option) -> dict[str, Any]:
         return {"oneOf": [UPLOAD, LINK]}
     if option.names == "mask":
         kinded = {"kind": {"type": "string", "enum": list(MASK_KINDS), "description": "Else 0 is clear."}}
-        files = [{**one, "properties": {**one["properties"], **kinded}} for one in (UPLOAD, LINK)]  # type: ignore[dict-item]
+        files = [{**one, "properties": {**one["properties"], **kinded}} for one in (UPLOAD, LINK)]
         return {"oneOf": [{"type": "string", "enum": list(MASKS)}, *files]}
     if option.choices:
         told: dict[str, Any] = {"type": "string", "enum": list(option.choices)}
@@ -338,30 +323,19 @@ def schema_of(option: Option) -> dict[str, Any]:
 
 def inputs(weights: tuple[str, ...]) -> dict[str, Any]:
     """Describe the inputs of the process; `weights` are the names that may be asked for."""
-    described: dict[str, Any] = {
-        "scene": {
-            "title": "scene",
-            "description": "The scene: a file sent to /uploads, an address, a STAC item, or a list of band files.",
-            "minOccurs": 1,
-            "maxOccurs": 1,
-            "schema": SCENE,
-        },
-        "weights": {
-            "title": "weights",
-            "description": "The network; without it one that fits the scene. none: clouds are only filled from "
-            "references.",
-            "minOccurs": 0,
-            "schema": {"type": "string", "enum": list(weights)},
-        },
+
+    def one(name: str, description: str, schema: dict[str, Any], **occurs: int) -> dict[str, Any]:
+        return {"title": name, "description": description, **occurs, "schema": schema}
+
+    scene = "The scene: a file sent to /uploads, an address, a STAC item, or a list of band files."
+    network = "The network; without it one that fits the scene. none: clouds are only filled from references."
+    described = {
+        "scene": one("scene", scene, SCENE, minOccurs=1, maxOccurs=1),
+        "weights": one("weights", network, {"type": "string", "enum": list(weights)}, minOccurs=0),
     }
     for name, option in options_taken().items():
-        described[name] = {
-            "title": name,
-            "description": option.help,
-            "minOccurs": 0,
-            "maxOccurs": 16 if option.names == "scenes" else 1,
-            "schema": schema_of(option),
-        }
+        most = 16 if option.names == "scenes" else 1
+        described[name] = one(name, option.help, schema_of(option), minOccurs=0, maxOccurs=most)
     return described
 
 
@@ -369,27 +343,19 @@ def outputs() -> dict[str, Any]:
     """Describe the outputs of the process."""
     described = {}
     for name, (title, media) in OUTPUTS.items():
-        schema: dict[str, Any] = {"type": "object", "contentMediaType": media}
-        if name != "item":
-            schema = {"type": "string", "contentEncoding": "binary", "contentMediaType": media}
-        described[name] = {"title": name, "description": title, "schema": schema}
+        kind = {"type": "object"} if name == "item" else {"type": "string", "contentEncoding": "binary"}
+        described[name] = {"title": name, "description": title, "schema": {**kind, "contentMediaType": media}}
     return described
 
 
 def execute_schema(weights: tuple[str, ...]) -> dict[str, Any]:
     """Give the JSON schema of an execute request."""
+    taken = {name: one["schema"] for name, one in inputs(weights).items()}
+    given = {name: {"type": "object"} for name in OUTPUTS}
+    closed = {"additionalProperties": False}
     properties = {
-        "inputs": {
-            "type": "object",
-            "required": ["scene"],
-            "properties": {name: one["schema"] for name, one in inputs(weights).items()},
-            "additionalProperties": False,
-        },
-        "outputs": {
-            "type": "object",
-            "properties": {name: {"type": "object"} for name in OUTPUTS},
-            "additionalProperties": False,
-        },
+        "inputs": {"type": "object", "required": ["scene"], "properties": taken, **closed},
+        "outputs": {"type": "object", "properties": given, **closed},
         "response": {"type": "string", "enum": ["document", "raw"], "default": "document"},
     }
     return {"type": "object", "required": ["inputs"], "properties": properties}

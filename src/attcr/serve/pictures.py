@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import uuid
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from anyio import CapacityLimiter
@@ -14,14 +15,12 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from attcr.restore.walk import QUALITY_COLOURS, QUALITY_NAMES
-from attcr.serve.guard import User
+from attcr.serve.guard import base_of, job_of
 from attcr.serve.inputs import READY
 from attcr.serve.models import Info, Point, ref
 from attcr.serve.pool import Pool, Reply, WorkerDied
 from attcr.serve.problems import INVALID, NOT_READY, Problem, documented
-from attcr.serve.processes import base_of
-from attcr.serve.queue import JobQueue
-from attcr.serve.store import JobState, JobStore
+from attcr.serve.store import JobState, JobStore, read_object
 
 PROCESSES = 2
 WAITING = 16
@@ -32,6 +31,9 @@ LAYERS = ("input", "result", "quality")
 SIZES = {"": 256, "@1x": 256, "@2x": 512}
 DEEPEST = 24
 _ROW = re.compile(r"(?P<y>\d{1,8})(?P<size>@[12]x)?\.png")
+_REFUSALS = documented(400, 401, 404, 422)
+_PNG = {"image/png": {"schema": {"type": "string", "format": "binary"}}}
+routes = APIRouter(tags=["pictures"])
 
 
 def pool() -> Pool:
@@ -58,6 +60,7 @@ class Pictures:
 
     def __init__(self, store: JobStore, pool: Pool) -> None:
         self._store, self._pool = store, pool
+        self.waiting = CapacityLimiter(WAITING)
 
     def _ask(self, request: dict[str, Any]) -> Reply:
         """Give the answer of a process; a file that cannot be shown is refused."""
@@ -96,7 +99,7 @@ class Pictures:
         there = {name: name == "input" or bool(files["files"]) for name in LAYERS}
         version = 2 if files["files"] else 1
         start = f"{base}/jobs/{job.id}/tiles"
-        properties = self._item(job).get("properties", {})
+        properties = self._properties(job)
         return Info.model_validate(
             {
                 "jobID": job.id,
@@ -108,11 +111,10 @@ class Pictures:
             }
         )
 
-    def _item(self, job: JobState) -> dict[str, Any]:
-        if job.status != "successful":
-            return {}
-        item: dict[str, Any] = json.loads(self._store.results(job)["item"].read_bytes())
-        return item
+    def _properties(self, job: JobState) -> dict[str, Any]:
+        """Give those of a job's STAC item; none while there is none."""
+        item = read_object(self._store.results(job)["item"]) if job.status == "successful" else {}
+        return dict(item.get("properties", {}))
 
     def _references(self, properties: dict[str, Any]) -> list[dict[str, Any]]:
         kept = ("days", "share", "pixels", "method", "expected_error")
@@ -134,7 +136,7 @@ class Pictures:
         if value is not None:
             told["quality"] = {"value": value, "name": QUALITY_NAMES[value]}
         if told["date"] is not None:
-            named = self._references(self._item(job).get("properties", {}))
+            named = self._references(self._properties(job))
             number = told["date"]["reference"]
             told["date"]["name"] = next((one["name"] for one in named if one["number"] == number), "")
             if told["date"]["days"] == -(1 << 15):
@@ -142,50 +144,45 @@ class Pictures:
         return Point(lon=lon, lat=lat, **told)
 
 
-def router(pictures: Pictures, jobs: JobQueue, user: User) -> APIRouter:
-    """Give the routes."""
-    routes = APIRouter(tags=["pictures"])
-    refusals = documented(400, 401, 404, 422)
-    limiter = CapacityLimiter(WAITING)
-    png = {"image/png": {"schema": {"type": "string", "format": "binary"}}}
+async def _made(request: Request, make: Callable[..., Any], *told: Any) -> Any:
+    """Make something of the server's pictures, in a thread."""
+    pictures: Pictures = request.app.state.pictures
+    return await run_sync(make, pictures, *told, limiter=pictures.waiting)
 
-    @routes.get("/jobs/{job}/info", responses={200: ref(Info), **refusals})
-    async def job_info(request: Request, job: str) -> JSONResponse:
-        """Say where a scene is, what its bands and classes are, and where its tiles are."""
-        found = jobs.get(user(request), job)
-        return JSONResponse((await run_sync(pictures.info, found, base_of(request), limiter=limiter)).whole())
 
-    @routes.get(
-        "/jobs/{job}/tiles/{layer}/{z}/{x}/{y}",
-        responses={200: {"description": "A tile", "content": png}, **refusals},
-        response_class=Response,
-    )
-    async def tile(
-        request: Request,
-        job: str,
-        layer: str,
-        z: Annotated[int, Path(ge=0, le=DEEPEST)],
-        x: Annotated[int, Path(ge=0, lt=1 << DEEPEST)],
-        y: str,
-    ) -> Response:
-        """Draw a tile of the input, the result or the quality; y ends in .png, or in @2x.png."""
-        found = jobs.get(user(request), job)
-        row = _ROW.fullmatch(y)
-        if layer not in LAYERS or row is None or max(x, int(row["y"])) >= 1 << z:
-            raise Problem(404, f"There is no such tile; layers are {', '.join(LAYERS)}.")
-        at, size = (z, x, int(row["y"])), SIZES[row["size"] or ""]
-        content = await run_sync(pictures.tile, found, layer, at, size, limiter=limiter)
-        return Response(content, media_type="image/png", headers={"Cache-Control": "private, max-age=3600"})
+@routes.get("/jobs/{job}/info", responses={200: ref(Info), **_REFUSALS})
+async def job_info(request: Request, job: str) -> JSONResponse:
+    """Say where a scene is, what its bands and classes are, and where its tiles are."""
+    return JSONResponse((await _made(request, Pictures.info, job_of(request, job), base_of(request))).whole())
 
-    @routes.get("/jobs/{job}/point", responses={200: ref(Point), **refusals})
-    async def point(
-        request: Request,
-        job: str,
-        lon: Annotated[float, Query(ge=-180, le=180, allow_inf_nan=False)],
-        lat: Annotated[float, Query(ge=-90, le=90, allow_inf_nan=False)],
-    ) -> JSONResponse:
-        """Give the digital numbers at a place before and after, its class and date."""
-        found = jobs.get(user(request), job)
-        return JSONResponse((await run_sync(pictures.point, found, lon, lat, limiter=limiter)).whole())
 
-    return routes
+@routes.get(
+    "/jobs/{job}/tiles/{layer}/{z}/{x}/{y}",
+    responses={200: {"description": "A tile", "content": _PNG}, **_REFUSALS},
+    response_class=Response,
+)
+async def tile(
+    request: Request,
+    job: str,
+    layer: str,
+    z: Annotated[int, Path(ge=0, le=DEEPEST)],
+    x: Annotated[int, Path(ge=0, lt=1 << DEEPEST)],
+    y: str,
+) -> Response:
+    """Draw a tile of the input, the result or the quality; y ends in .png, or in @2x.png."""
+    found, row = job_of(request, job), _ROW.fullmatch(y)
+    if layer not in LAYERS or row is None or max(x, int(row["y"])) >= 1 << z:
+        raise Problem(404, f"There is no such tile; layers are {', '.join(LAYERS)}.")
+    content = await _made(request, Pictures.tile, found, layer, (z, x, int(row["y"])), SIZES[row["size"] or ""])
+    return Response(content, media_type="image/png", headers={"Cache-Control": "private, max-age=3600"})
+
+
+@routes.get("/jobs/{job}/point", responses={200: ref(Point), **_REFUSALS})
+async def point(
+    request: Request,
+    job: str,
+    lon: Annotated[float, Query(ge=-180, le=180, allow_inf_nan=False)],
+    lat: Annotated[float, Query(ge=-90, le=90, allow_inf_nan=False)],
+) -> JSONResponse:
+    """Give the digital numbers at a place before and after, its class and date."""
+    return JSONResponse((await _made(request, Pictures.point, job_of(request, job), lon, lat)).whole())

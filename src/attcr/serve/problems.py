@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from attcr.addresses import hide_secrets
+from attcr.fleet.manifest import as_utf8
 from attcr.serve import models
 
 OGC = "http://www.opengis.net/def/exceptions/ogcapi-processes-1/1.0"
@@ -44,7 +46,7 @@ class Problem(Exception):  # noqa: N818  # as RFC 7807 calls it
     """A request that is refused."""
 
     def __init__(
-        self, status: int, detail: str, kind: str = "about:blank", headers: dict[str, str] | None = None
+        self, status: int, detail: str, kind: str = "about:blank", headers: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(detail)
         self.status, self.detail, self.kind, self.headers = status, detail, kind, headers
@@ -55,15 +57,10 @@ class Problem(Exception):  # noqa: N818  # as RFC 7807 calls it
             type=self.kind,
             title=TITLES.get(self.status, "Refused"),
             status=self.status,
-            detail=_encodable(hide_secrets(self.detail)[:2000]),
-            instance=_encodable(instance),
+            detail=as_utf8(hide_secrets(self.detail)[:2000]),
+            instance=as_utf8(instance),
         )
         return JSONResponse(body.plain(), self.status, headers=self.headers, media_type=MEDIA)
-
-
-def _encodable(text: str) -> str:
-    """Give a text that can be encoded: addresses may hold halves of characters."""
-    return text.encode(errors="backslashreplace").decode()
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -72,27 +69,16 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": TITLES[status], "content": content} for status in statuses}
 
 
-def install(app: FastAPI) -> None:
-    """Let every refusal be answered as problem details."""
+async def answer(request: Request, error: Exception) -> JSONResponse:
+    """Answer every refusal as problem details."""
+    if isinstance(error, RequestValidationError):
+        error = Problem(400, models.refusal_of(error.errors(), start=1), INVALID)
+    elif isinstance(error, HTTPException):
+        title = TITLES.get(error.status_code, str(error.detail))
+        error = Problem(error.status_code, f"{title}: {request.url.path}.", headers=error.headers)
+    elif not isinstance(error, Problem):
+        error = Problem(500, "The server failed at this request; its log says why.")
+    return error.response(request.url.path)
 
-    async def refused(request: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, Problem)
-        return error.response(request.url.path)
 
-    async def invalid(request: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, RequestValidationError)
-        return Problem(400, models.refusal_of(error.errors(), start=1), INVALID).response(request.url.path)
-
-    async def other(request: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, HTTPException)
-        headers = dict(error.headers) if error.headers else None
-        detail = TITLES.get(error.status_code, str(error.detail))
-        return Problem(error.status_code, f"{detail}: {request.url.path}.", headers=headers).response(request.url.path)
-
-    async def failed(request: Request, error: Exception) -> JSONResponse:
-        return Problem(500, "The server failed at this request; its log says why.").response(request.url.path)
-
-    app.add_exception_handler(Problem, refused)
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(HTTPException, other)
-    app.add_exception_handler(Exception, failed)
+HANDLERS: dict[Any, Any] = dict.fromkeys((Problem, RequestValidationError, HTTPException, Exception), answer)

@@ -13,7 +13,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from attcr.errors import AttcrError
-from attcr.serve.guard import User
+from attcr.serve.guard import base_of, job_of, supervisor_of, user_of
 from attcr.serve.inputs import read_request
 from attcr.serve.limits import NotAllowedError
 from attcr.serve.models import (
@@ -31,23 +31,25 @@ from attcr.serve.models import (
     Results,
     Status,
     description,
-    execute_schema,
     ref,
     summary,
 )
 from attcr.serve.problems import INVALID, NO_SUCH_PROCESS, NOT_READY, Problem, documented
-from attcr.serve.queue import JobQueue
 from attcr.serve.store import JobState, JobStore
-from attcr.serve.supervisor import Supervisor
 
 _CLASSES = ("core", "json", "job-list", "dismiss", "ogc-process-description", "oas30")
 CONFORMS = tuple(f"http://www.opengis.net/spec/ogcapi-processes-1/1.0/conf/{name}" for name in _CLASSES)
-_COUNTED = {"mask": "finding clouds: {done} of {total} rows", "restore": "restoring: {done} of {total} tiles"}
-_FROM = {"mask": 5, "restore": 15, "write": 95}
-"""Percent at which a stage begins."""
+_STAGES = {
+    "mask": (5, 15, "finding clouds: {done} of {total} rows"),
+    "restore": (15, 95, "restoring: {done} of {total} tiles"),
+    "write": (95, 99, "writing"),
+}
+"""Percent at which a stage begins and ends, and what is said of it."""
 
 Limit = Annotated[int, Query(ge=1, le=10000)]
 Listed = Annotated[list[str] | None, Query()]
+_NO_RESULTS = documented(400, 401, 404, 410, 422, 500)
+routes = APIRouter()
 
 
 def when(seconds: float) -> str:
@@ -62,11 +64,11 @@ def status_of(store: JobStore, job: JobState, base: str) -> Status:
     message, percent = job.message, 100 if job.status == "successful" else 0
     if not job.over:
         message = {"fetch": "its files are being fetched", "queue": "waiting for its turn"}.get(stage, "")
-        if stage in _FROM:
+        if stage in _STAGES:
+            first, last, words = _STAGES[stage]
             done, total = int(told.get("done", 0)), max(int(told.get("total", 1)), 1)
-            message = _COUNTED.get(stage, "writing").format(done=done, total=total) if told else "beginning"
-            after = {"mask": 15, "restore": 95, "write": 99}[stage]
-            percent = int(_FROM[stage] + (after - _FROM[stage]) * min(done / total, 1))
+            message = words.format(done=done, total=total) if told else "beginning"
+            percent = int(first + (last - first) * min(done / total, 1))
     links = [Link(rel="self", href=f"{base}/jobs/{job.id}", type=JSON, title="Status")]
     if job.status == "successful":
         links.append(Link(rel=f"{REL}/results", href=f"{base}/jobs/{job.id}/results", type=JSON))
@@ -89,90 +91,64 @@ def status_of(store: JobStore, job: JobState, base: str) -> Status:
     )
 
 
-def base_of(request: Request) -> str:
-    """Give the server's own address as the client knows it."""
-    return str(request.base_url).rstrip("/")
-
-
-def failed(job: JobState) -> Problem:
-    """Give why a job has no results, with the code that fits the reason."""
-    status = {"WorkerDied": 500, "TimeoutError": 422, "MemoryError": 500}.get(job.error, 422)
-    return Problem(status, job.message, INVALID if status == 422 else job.error)
-
-
-def ready_job(jobs: JobQueue, owner: str, name: str) -> JobState:
-    """Give a job that has results; refuse others as the standard says."""
-    job = jobs.get(owner, name)
+def _ready(request: Request, name: str) -> tuple[JobState, dict[str, Path]]:
+    """Give a job that has results, and their files; refuse others as the standard says."""
+    job = job_of(request, name)
     if job.status == "failed":
-        raise failed(job)
+        status = 500 if job.error in ("WorkerDied", "MemoryError") else 422
+        raise Problem(status, job.message, INVALID if status == 422 else job.error)
     if job.status == "dismissed":
         raise Problem(410, f"The job {name} was dismissed, and its results with it.")
     if job.status != "successful":
         raise Problem(404, f"The job {name} is {job.status}: its results are not ready.", NOT_READY)
-    return job
+    return job, supervisor_of(request).store.results(job)
 
 
-def public_item(store: JobStore, job: JobState, base: str) -> dict[str, Any]:
-    """Give a job's STAC item with the addresses of its results, and without places on this machine."""
-    files = store.results(job)
-    item: dict[str, Any] = json.loads(files["item"].read_bytes())
-    for name, asset in item["assets"].items():
-        asset["href"] = f"{base}/jobs/{job.id}/results/{name}"
-
-    def cleaned(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: cleaned(one) for key, one in value.items()}
-        if isinstance(value, list):
-            return [cleaned(one) for one in value]
-        return store.public(value) if isinstance(value, str) else value
-
-    cleaned_item: dict[str, Any] = cleaned(item)
-    return cleaned_item
+def _cleaned(value: Any, store: JobStore) -> Any:
+    if isinstance(value, dict):
+        return {key: _cleaned(one, store) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_cleaned(one, store) for one in value]
+    return store.public(value) if isinstance(value, str) else value
 
 
-def router(supervisor: Supervisor, weights: tuple[str, ...], user: User) -> APIRouter:
-    """Give the routes of the standard."""
-    routes = APIRouter()
-    _describe(routes, weights)
-    _execute(routes, supervisor, weights, user)
-    _jobs(routes, supervisor, user)
-    _results(routes, supervisor, user)
-    return routes
+def _link(request: Request, path: str, rel: str = "self", type: str | None = JSON, title: str | None = None) -> Link:
+    return Link(rel=rel, href=f"{base_of(request)}{path}", type=type, title=title)
 
 
-def _describe(routes: APIRouter, weights: tuple[str, ...]) -> None:
-    @routes.get("/", tags=["service"], responses={200: ref(LandingPage)})
-    async def landing_page(request: Request) -> JSONResponse:
-        """Give the links of the service."""
-        base = base_of(request)
-        links = [
-            Link(rel="self", href=f"{base}/", type=JSON, title="This page"),
-            Link(rel="service-desc", href=f"{base}/api", type=OPENAPI, title="The API"),
-            Link(rel=f"{REL}/conformance", href=f"{base}/conformance", type=JSON),
-            Link(rel=f"{REL}/processes", href=f"{base}/processes", type=JSON),
-            Link(rel=f"{REL}/job-list", href=f"{base}/jobs", type=JSON),
-            Link(rel="alternate", href=f"{base}/viewer/", type="text/html", title="In the browser"),
-        ]
-        page = LandingPage(title="attcr", description="Removes clouds from satellite images.", links=links)
-        return JSONResponse(page.plain())
+@routes.get("/", tags=["service"], responses={200: ref(LandingPage)})
+async def landing_page(request: Request) -> JSONResponse:
+    """Give the links of the service."""
+    links = [
+        _link(request, "/", title="This page"),
+        _link(request, "/api", "service-desc", OPENAPI, "The API"),
+        _link(request, "/conformance", f"{REL}/conformance"),
+        _link(request, "/processes", f"{REL}/processes"),
+        _link(request, "/jobs", f"{REL}/job-list"),
+        _link(request, "/viewer/", "alternate", "text/html", "In the browser"),
+    ]
+    page = LandingPage(title="attcr", description="Removes clouds from satellite images.", links=links)
+    return JSONResponse(page.plain())
 
-    @routes.get("/conformance", tags=["service"], responses={200: ref(Conformance)})
-    async def conformance() -> JSONResponse:
-        """Give the classes of OGC API - Processes that the service conforms to."""
-        return JSONResponse(Conformance(conformsTo=list(CONFORMS)).plain())
 
-    @routes.get("/processes", tags=["processes"], responses={200: ref(ProcessList), **documented(400)})
-    async def process_list(request: Request, limit: Limit = 10) -> JSONResponse:
-        """List the processes."""
-        base = base_of(request)
-        own = Link(rel="self", href=f"{base}/processes", type=JSON)
-        return JSONResponse(ProcessList(processes=[summary(base)][:limit], links=[own]).plain())
+@routes.get("/conformance", tags=["service"], responses={200: ref(Conformance)})
+async def conformance() -> JSONResponse:
+    """Give the classes of OGC API - Processes that the service conforms to."""
+    return JSONResponse(Conformance(conformsTo=list(CONFORMS)).plain())
 
-    @routes.get("/processes/{process}", tags=["processes"], responses={200: ref(Process), **documented(404)})
-    async def process_description(request: Request, process: str) -> JSONResponse:
-        """Describe a process: its inputs and outputs."""
-        _known(process)
-        return JSONResponse(description(base_of(request), weights).plain())
+
+@routes.get("/processes", tags=["processes"], responses={200: ref(ProcessList), **documented(400)})
+async def process_list(request: Request, limit: Limit = 10) -> JSONResponse:
+    """List the processes."""
+    listed = [summary(base_of(request))][:limit]
+    return JSONResponse(ProcessList(processes=listed, links=[_link(request, "/processes")]).plain())
+
+
+@routes.get("/processes/{process}", tags=["processes"], responses={200: ref(Process), **documented(404)})
+async def process_description(request: Request, process: str) -> JSONResponse:
+    """Describe a process: its inputs and outputs."""
+    _known(process)
+    return JSONResponse(description(base_of(request), supervisor_of(request).weights).plain())
 
 
 def _known(process: str) -> None:
@@ -198,30 +174,32 @@ async def read_json(request: Request, most: int) -> object:
     return found
 
 
-def _execute(routes: APIRouter, supervisor: Supervisor, weights: tuple[str, ...], user: User) -> None:
-    extra = {"requestBody": {"required": True, "content": {JSON: {"schema": execute_schema(weights)}}}}
-    told = {201: ref(Status), **documented(400, 401, 403, 404, 413, 429, 503, 507)}
+@routes.post(
+    "/processes/{process}/execution",
+    tags=["processes"],
+    status_code=201,
+    responses={201: ref(Status), **documented(400, 401, 403, 404, 413, 429, 503, 507)},
+)
+async def execute(request: Request, process: str) -> JSONResponse:
+    """Take a job; it is computed when its turn comes."""
+    supervisor, owner = supervisor_of(request), user_of(request)
+    _known(process)
+    body = await read_json(request, supervisor.settings.limits.body_bytes)
+    try:
+        asked = read_request(body, supervisor.hosts, supervisor.settings.limits, supervisor.weights)
+    except NotAllowedError as error:
+        raise Problem(403, str(error), INVALID) from error
+    except AttcrError as error:
+        raise Problem(400, str(error), INVALID) from error
+    job = await run_in_threadpool(supervisor.accept, owner, asked)
+    headers = {"Location": f"{base_of(request)}/jobs/{job.id}"}
+    if "respond-async" in request.headers.get("Prefer", ""):
+        headers["Preference-Applied"] = "respond-async"
+    return _status(request, job, 201, headers)
 
-    @routes.post(
-        "/processes/{process}/execution", tags=["processes"], status_code=201, responses=told, openapi_extra=extra
-    )
-    async def execute(request: Request, process: str) -> JSONResponse:
-        """Take a job; it is computed when its turn comes."""
-        owner = user(request)
-        _known(process)
-        body = await read_json(request, supervisor.settings.limits.body_bytes)
-        try:
-            asked = read_request(body, supervisor.hosts, supervisor.settings.limits, weights)
-        except NotAllowedError as error:
-            raise Problem(403, str(error), INVALID) from error
-        except AttcrError as error:
-            raise Problem(400, str(error), INVALID) from error
-        job = await run_in_threadpool(supervisor.accept, owner, asked)
-        base = base_of(request)
-        headers = {"Location": f"{base}/jobs/{job.id}"}
-        if "respond-async" in request.headers.get("Prefer", ""):
-            headers["Preference-Applied"] = "respond-async"
-        return JSONResponse(status_of(supervisor.store, job, base).plain(), 201, headers)
+
+def _status(request: Request, job: JobState, code: int = 200, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse(status_of(supervisor_of(request).store, job, base_of(request)).plain(), code, headers)
 
 
 def _interval(text: str) -> tuple[float, float]:
@@ -263,95 +241,91 @@ def _split(given: list[str] | None) -> set[str] | None:
     return None if given is None else {part for text in given for part in text.split(",")}
 
 
-def _jobs(routes: APIRouter, supervisor: Supervisor, user: User) -> None:
-    queue, store = supervisor.queue, supervisor.store
-
-    @routes.get("/jobs", tags=["jobs"], responses={200: ref(JobList), **documented(400, 401)})
-    async def job_list(
-        request: Request,
-        limit: Limit = 10,
-        offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
-        type: Listed = None,  # the standard's name
-        processID: Listed = None,
-        status: Listed = None,
-        datetime: str | None = None,
-        minDuration: Listed = None,
-        maxDuration: Listed = None,
-    ) -> JSONResponse:
-        """List your jobs, newest first."""
-        found = queue.of(user(request))
-        kinds, processes, states = _split(type), _split(processID), _split(status)
-        if (kinds is not None and "process" not in kinds) or (processes is not None and PROCESS not in processes):
-            found = []
-        if states is not None:
-            found = [job for job in found if job.status in states]
-        if datetime is not None:
-            low, high = _interval(datetime)
-            found = [job for job in found if low <= job.created <= high]
-        least, most = _durations(minDuration, "minDuration"), _durations(maxDuration, "maxDuration")
-        found = lasting(found, least, most) if least or most else found
-        base = base_of(request)
-        links = [Link(rel="self", href=str(request.url), type=JSON)]
-        if len(found) > offset + limit:
-            onward = request.url.include_query_params(offset=offset + limit)
-            links.append(Link(rel="next", href=str(onward), type=JSON))
-        shown = [status_of(store, job, base) for job in found[offset : offset + limit]]
-        return JSONResponse(JobList(jobs=shown, links=links, numberMatched=len(found)).plain())
-
-    @routes.get("/jobs/{job}", tags=["jobs"], responses={200: ref(Status), **documented(401, 404)})
-    async def job_status(request: Request, job: str) -> JSONResponse:
-        """Say how far a job is."""
-        return JSONResponse(status_of(store, queue.get(user(request), job), base_of(request)).plain())
-
-    @routes.delete("/jobs/{job}", tags=["jobs"], responses={200: ref(Status), **documented(401, 403, 404)})
-    async def dismiss(request: Request, job: str) -> JSONResponse:
-        """Dismiss a job: stop it, and remove its files."""
-        dismissed = await run_in_threadpool(supervisor.dismiss, user(request), job)
-        return JSONResponse(status_of(store, dismissed, base_of(request)).plain())
+@routes.get("/jobs", tags=["jobs"], responses={200: ref(JobList), **documented(400, 401)})
+async def job_list(
+    request: Request,
+    limit: Limit = 10,
+    offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
+    type: Listed = None,  # the standard's name
+    processID: Listed = None,
+    status: Listed = None,
+    datetime: str | None = None,
+    minDuration: Listed = None,
+    maxDuration: Listed = None,
+) -> JSONResponse:
+    """List your jobs, newest first."""
+    found = supervisor_of(request).queue.of(user_of(request))
+    kinds, processes, states = _split(type), _split(processID), _split(status)
+    if (kinds is not None and "process" not in kinds) or (processes is not None and PROCESS not in processes):
+        found = []
+    if states is not None:
+        found = [job for job in found if job.status in states]
+    if datetime is not None:
+        low, high = _interval(datetime)
+        found = [job for job in found if low <= job.created <= high]
+    least, most = _durations(minDuration, "minDuration"), _durations(maxDuration, "maxDuration")
+    found = lasting(found, least, most) if least or most else found
+    links = [Link(rel="self", href=str(request.url), type=JSON)]
+    if len(found) > offset + limit:
+        onward = request.url.include_query_params(offset=offset + limit)
+        links.append(Link(rel="next", href=str(onward), type=JSON))
+    store, base = supervisor_of(request).store, base_of(request)
+    shown = [status_of(store, job, base) for job in found[offset : offset + limit]]
+    return JSONResponse(JobList(jobs=shown, links=links, numberMatched=len(found)).plain())
 
 
-def _results(routes: APIRouter, supervisor: Supervisor, user: User) -> None:
-    queue, store = supervisor.queue, supervisor.store
-    told = documented(400, 401, 404, 410, 422, 500)
+@routes.get("/jobs/{job}", tags=["jobs"], responses={200: ref(Status), **documented(401, 404)})
+async def job_status(request: Request, job: str) -> JSONResponse:
+    """Say how far a job is."""
+    return _status(request, job_of(request, job))
 
-    @routes.get("/jobs/{job}/results", tags=["jobs"], responses={200: ref(Results), **told})
-    async def results(request: Request, job: str, outputs: Listed = None) -> Response:
-        """Give the results of a successful job, by reference."""
-        found = ready_job(queue, user(request), job)
-        files, asked, base = store.results(found), store.asked(found), base_of(request)
-        wanted = _split(outputs) or set(asked.outputs) or set(files)
-        missing = sorted(wanted - set(files))
-        if missing:
-            raise Problem(400, f"The job has no output {missing[0][:60]!r}; it has {', '.join(files)}.", INVALID)
-        if asked.raw and outputs is None and asked.outputs and len(wanted) == 1:
-            return _file(files, next(iter(wanted)), public_item(store, found, base))
-        listed = {
-            name: Link(href=f"{base}/jobs/{job}/results/{name}", type=media).plain()
-            for name, (_, media) in OUTPUTS.items()
-            if name in wanted
-        }
-        return JSONResponse(listed)
 
-    content: dict[str, Any] = {media: {} for _, media in OUTPUTS.values()}
-    answers: dict[int | str, dict[str, Any]] = {
-        200: {"description": "The file", "content": content},
+@routes.delete("/jobs/{job}", tags=["jobs"], responses={200: ref(Status), **documented(401, 403, 404)})
+async def dismiss(request: Request, job: str) -> JSONResponse:
+    """Dismiss a job: stop it, and remove its files."""
+    return _status(request, await run_in_threadpool(supervisor_of(request).dismiss, user_of(request), job))
+
+
+@routes.get("/jobs/{job}/results", tags=["jobs"], responses={200: ref(Results), **_NO_RESULTS})
+async def results(request: Request, job: str, outputs: Listed = None) -> Response:
+    """Give the results of a successful job, by reference."""
+    found, files = _ready(request, job)
+    asked = supervisor_of(request).store.asked(found)
+    wanted = _split(outputs) or set(asked.outputs) or set(files)
+    missing = sorted(wanted - set(files))
+    if missing:
+        raise Problem(400, f"The job has no output {missing[0][:60]!r}; it has {', '.join(files)}.", INVALID)
+    if asked.raw and outputs is None and asked.outputs and len(wanted) == 1:
+        return _file(request, job, files, wanted.pop())
+    start = f"{base_of(request)}/jobs/{job}/results"
+    listed = {name: media for name, (_, media) in OUTPUTS.items() if name in wanted}
+    return JSONResponse({name: {"href": f"{start}/{name}", "type": media} for name, media in listed.items()})
+
+
+@routes.get(
+    "/jobs/{job}/results/{output}",
+    tags=["jobs"],
+    responses={
+        200: {"description": "The file", "content": {media: {} for _, media in OUTPUTS.values()}},
         206: {"description": "A part of it"},
-        **told,
+        **_NO_RESULTS,
         **documented(416),
-    }
-
-    @routes.get("/jobs/{job}/results/{output}", tags=["jobs"], responses=answers)
-    async def result(request: Request, job: str, output: str) -> Response:
-        """Give one result."""
-        found = ready_job(queue, user(request), job)
-        files = store.results(found)
-        if output not in files:
-            raise Problem(404, f"The job has no output {output[:60]!r}; it has {', '.join(files)}.")
-        return _file(files, output, public_item(store, found, base_of(request)))
+    },
+)
+async def result(request: Request, job: str, output: str) -> Response:
+    """Give one result."""
+    _, files = _ready(request, job)
+    if output not in files:
+        raise Problem(404, f"The job has no output {output[:60]!r}; it has {', '.join(files)}.")
+    return _file(request, job, files, output)
 
 
-def _file(files: dict[str, Path], output: str, item: dict[str, Any]) -> Response:
+def _file(request: Request, job: str, files: dict[str, Path], output: str) -> Response:
+    """Give a file; the STAC item with the addresses of the results, and without places on this machine."""
     media = OUTPUTS[output][1]
-    if output == "item":
-        return JSONResponse(item, media_type=media)
-    return FileResponse(files[output], media_type=media, filename=files[output].name)
+    if output != "item":
+        return FileResponse(files[output], media_type=media, filename=files[output].name)
+    item = json.loads(files["item"].read_bytes())
+    for name, asset in item["assets"].items():
+        asset["href"] = f"{base_of(request)}/jobs/{job}/results/{name}"
+    return JSONResponse(_cleaned(item, supervisor_of(request).store), media_type=media)

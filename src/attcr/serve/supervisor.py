@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
-from typing import Any
 
 from attcr.addresses import error_text
 from attcr.fleet.ledger import Ledger, Outcome
@@ -25,7 +24,7 @@ from attcr.serve.queue import JobQueue
 from attcr.serve.settings import ServeSettings
 from attcr.serve.store import INPUTS, JobState, JobStore
 from attcr.serve.uploads import Uploads
-from attcr.serve.worker import WorkerSettings
+from attcr.serve.worker import WorkerSettings, lay_out
 
 WORKER = (sys.executable, "-m", "attcr.serve.compute")
 """What computes."""
@@ -76,6 +75,8 @@ class Supervisor:
         self._ledger = Ledger(store, self._scratch, "serve")
         self._pool = _pool(settings)
         self._pool.on_room = self._hand_out
+        self.weights = lay_out(settings)
+        """Names that requests may ask for."""
 
     @property
     def ready(self) -> bool:
@@ -194,32 +195,26 @@ class Supervisor:
             return
         error = done.exception()
         with self.queue.lock:
-            if isinstance(error, WorkerDied):
+            answer = {} if error else done.result().told
+            told = answer.get("told", {})
+            job.weights, job.notes = str(told.get("weights", job.weights)), list(told.get("notes", job.notes))
+            if job.over:  # dismissed meanwhile
+                self.store.remove_files(job.id)
+            elif isinstance(error, WorkerDied):
                 self._lost(job, error)
-                return
-            told = done.result().told
-            self._answered(job, Outcome(**told["outcome"]), told["told"])
-
-    def _answered(self, job: JobState, outcome: Outcome, told: dict[str, Any]) -> None:
-        job.weights, job.notes = str(told.get("weights", "")), list(told.get("notes", []))
-        if job.over:  # dismissed meanwhile
-            self.store.remove_files(job.id)
-            return
-        self._ledger.add(outcome)
-        if outcome.status == "quarantined":
-            self._end(job, "failed", self.store.public(outcome.message), outcome.error)
-        else:
-            self._end(job, "successful", "The scene is restored.")
+            else:
+                outcome = Outcome(**answer["outcome"])
+                self._ledger.add(outcome)
+                if outcome.status == "quarantined":
+                    self._end(job, "failed", self.store.public(outcome.message), outcome.error)
+                else:
+                    self._end(job, "successful", "The scene is restored.")
 
     def _lost(self, job: JobState, error: WorkerDied) -> None:
         """Try a job again a few times whose process died; but not one that took too long."""
-        if job.over:
-            self.store.remove_files(job.id)
-            return
         late = isinstance(error, TookTooLong)
-        reason = (
-            f"It took more than the {self.settings.limits.seconds:g} s that a job may take." if late else str(error)
-        )
+        limit = f"It took more than the {self.settings.limits.seconds:g} s that a job may take."
+        reason = limit if late else str(error)
         job.deaths += 1
         self._ledger.add(Outcome(job.id, "0" * 64, "lost", attempts=job.deaths, error="WorkerDied", message=reason))
         if late or job.deaths >= MOST_DEATHS:

@@ -85,32 +85,24 @@ def _located(dataset: DatasetReader, stack: ExitStack) -> Any:
     if dataset.crs is not None or dataset.gcps[0]:
         return dataset
     place = Affine(PIXEL, 0, -PIXEL * dataset.width / 2, 0, -PIXEL, PIXEL * dataset.height / 2)
-    return stack.enter_context(
-        WarpedVRT(
-            dataset,
-            src_crs=MERCATOR,
-            src_transform=place,
-            crs=MERCATOR,
-            transform=place,
-            width=dataset.width,
-            height=dataset.height,
-        )
-    )
+    size = {"width": dataset.width, "height": dataset.height}
+    grids = {"src_crs": MERCATOR, "src_transform": place, "crs": MERCATOR, "transform": place}
+    return stack.enter_context(WarpedVRT(dataset, **grids, **size))
 
 
-class Opened:
+class Opened(ExitStack):
     """Rasters that are open for one request."""
 
-    def __init__(self, stack: ExitStack) -> None:
-        self._stack = stack
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter_context(gdal())
         self._found: dict[str, Any] = {}
 
     def __getitem__(self, path: str) -> Any:
         if path not in self._found:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", NotGeoreferencedWarning)
-                dataset = self._stack.enter_context(open_dataset(path, "never"))
-                self._found[path] = _located(dataset, self._stack)
+                self._found[path] = _located(self.enter_context(open_dataset(path, "never")), self)
         return self._found[path]
 
 
@@ -139,18 +131,14 @@ def _stretch(view: View, result: str, opened: Opened) -> tuple[float, float]:
 @lru_cache(256)
 def stretch_of(source: tuple[str, ...], result: str) -> tuple[float, float]:
     """Give the numbers that are shown as black and white."""
-    with ExitStack() as stack:
-        stack.enter_context(gdal())
-        return _stretch(view_of(source), result, Opened(stack))
+    with Opened() as opened:
+        return _stretch(view_of(source), result, opened)
 
 
-def _read_tile(
-    path: str, indexes: Sequence[int], at: tuple[int, int, int], size: int, opened: Opened, how: str
-) -> ImageData:
-    x, y, z = at
+def _read_tile(path: str, indexes: Sequence[int], at: tuple[int, int, int], size: int, opened: Opened) -> ImageData:
     with Reader(path, dataset=opened[path]) as reader:
-        options: Any = {"tilesize": size, "resampling_method": how, "reproject_method": how}
-        image: ImageData = reader.tile(x, y, z, indexes=tuple(indexes), **options)
+        options: Any = {"tilesize": size, "resampling_method": "nearest", "reproject_method": "nearest"}
+        image: ImageData = reader.tile(*at, indexes=tuple(indexes), **options)
         return image
 
 
@@ -158,14 +146,12 @@ def picture_tile(source: tuple[str, ...], result: str, shown: str, at: tuple[int
     """Give a tile of the scene as it came, or of the result, as PNG."""
     view = view_of(source)
     low, high = stretch_of(source, result)
-    with ExitStack() as stack:
-        stack.enter_context(gdal())
-        opened = Opened(stack)
+    with Opened() as opened:
         places = _places(view, result if shown == "result" else "")
         planes: dict[tuple[str, int], Any] = {}
         for path in dict.fromkeys(path for path, _ in places):  # all of a file at once: each call warps all its bands
             wanted = list(dict.fromkeys(index for name, index in places if name == path))
-            one = _read_tile(path, wanted, at, size, opened, "nearest")
+            one = _read_tile(path, wanted, at, size, opened)
             planes |= {(path, index): plane for index, plane in zip(wanted, one.array, strict=True)}
         bands = np.ma.stack([planes[place] for place in places])
         values = np.nan_to_num((bands.data.astype(np.float64) - low) / (high - low), posinf=1, neginf=0)
@@ -177,9 +163,8 @@ def picture_tile(source: tuple[str, ...], result: str, shown: str, at: tuple[int
 
 def quality_tile(path: str, at: tuple[int, int, int], size: int) -> bytes:
     """Give a tile of the classes in their colours, as PNG."""
-    with ExitStack() as stack:
-        stack.enter_context(gdal())
-        one = _read_tile(path, [1], at, size, Opened(stack), "nearest")
+    with Opened() as opened:
+        one = _read_tile(path, [1], at, size, opened)
         colours: Any = {value: QUALITY_COLOURS.get(value, (0, 0, 0, 0)) for value in range(256)}
         content, _ = render_image(one, colormap=colours, output_format=ImageType.png)
         return bytes(content)
@@ -195,9 +180,7 @@ def empty_tile(size: int) -> bytes:
 def info(source: tuple[str, ...], result: str) -> dict[str, Any]:
     """Give where a scene is, and what its bands are."""
     view = view_of(source)
-    with ExitStack() as stack:
-        stack.enter_context(gdal())
-        opened = Opened(stack)
+    with Opened() as opened:
         finest = max({path for path, _ in view.places}, key=lambda path: opened[path].width)
         with Reader(finest, dataset=opened[finest]) as reader:
             bounds = [float(edge) for edge in reader.get_geographic_bounds(WGS84)]
@@ -221,8 +204,7 @@ def info(source: tuple[str, ...], result: str) -> dict[str, Any]:
 
 def _pixel(dataset: Any, lon: float, lat: float) -> tuple[int, int] | None:
     """Give row and column of a place, if it is in a raster."""
-    stack = ExitStack()
-    with stack:
+    with ExitStack() as stack:
         if dataset.crs is None:  # located by control points
             dataset = stack.enter_context(WarpedVRT(dataset, src_crs=dataset.gcps[1], resampling=Resampling.nearest))
         xs, ys = transform(WGS84, dataset.crs, [lon], [lat])
@@ -234,8 +216,7 @@ def _pixel(dataset: Any, lon: float, lat: float) -> tuple[int, int] | None:
 
 
 def _value(dataset: Any, index: int, at: tuple[int, int]) -> float | int | None:
-    row, col = at
-    window = rasterio.windows.Window(col, row, 1, 1)
+    window = rasterio.windows.Window(at[1], at[0], 1, 1)
     number = dataset.read(index, window=window)[0, 0].item()
     return None if isinstance(number, float) and not math.isfinite(number) else number
 
@@ -243,9 +224,7 @@ def _value(dataset: Any, index: int, at: tuple[int, int]) -> float | int | None:
 def point(source: tuple[str, ...], files: dict[str, str], lon: float, lat: float) -> dict[str, Any] | None:
     """Give the numbers at a place before and after, its class and date; None where it is outside."""
     view = view_of(source)
-    with ExitStack() as stack:
-        stack.enter_context(gdal())
-        opened = Opened(stack)
+    with Opened() as opened:
         before, where = [], None
         for path, index in view.places:
             at = _pixel(opened[path], lon, lat)

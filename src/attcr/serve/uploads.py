@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import threading
 import time
 import uuid
 from collections.abc import AsyncIterator
@@ -37,7 +36,6 @@ class Uploads:
 
     def __init__(self, root: Path, limits: Limits) -> None:
         self._folder, self._limits = root / "uploads", limits
-        self._lock = threading.Lock()
         self._known: dict[str, Upload] = {}
         for path in self._folder.glob("*.json"):
             try:
@@ -60,14 +58,12 @@ class Uploads:
             size = await self._write(path, pieces, most)
             upload = Upload(key, owner, path.name, size, time.time())
             await run_in_threadpool(self._keep, path, upload)
-        except NotAllowedError as error:
+        except BaseException as error:
             shutil.rmtree(folder, ignore_errors=True)
-            raise Problem(415, str(error)) from error
-        except OSError as error:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise Problem(507, f"The file cannot be kept: {error.strerror}.") from error
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            if isinstance(error, NotAllowedError):
+                raise Problem(415, str(error)) from error
+            if isinstance(error, OSError):
+                raise Problem(507, f"The file cannot be kept: {error.strerror}.") from error
             raise
         return upload
 
@@ -90,8 +86,7 @@ class Uploads:
         to_disk(path)
         to_disk(path.parent)
         write_whole(self._folder / f"{upload.id}.json", json.dumps(vars(upload)))
-        with self._lock:
-            self._known[upload.id] = upload
+        self._known[upload.id] = upload
 
     def get(self, owner: str, key: str) -> Upload:
         """Give a user's upload; another's is not there."""
@@ -116,8 +111,7 @@ class Uploads:
         self._remove(key)
 
     def _remove(self, key: str) -> None:
-        with self._lock:
-            self._known.pop(key, None)
+        self._known.pop(key, None)
         (self._folder / f"{key}.json").unlink(missing_ok=True)
         shutil.rmtree(self._folder / key, ignore_errors=True)
 

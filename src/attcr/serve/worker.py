@@ -13,12 +13,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-from attcr.addresses import error_text
+from attcr.addresses import error_text, redact
 from attcr.errors import AttcrWarning, SceneError, WeightsError
+from attcr.files import write_whole
 from attcr.fleet.fetch import Fetched
 from attcr.fleet.ledger import Outcome, worker_name
 from attcr.fleet.manifest import Work
-from attcr.fleet.run import recipe_of
+from attcr.fleet.run import FleetOptions, make_job, recipe_of
 from attcr.fleet.settings import options_of
 from attcr.fleet.worker import Job, SceneWorker, item_key
 from attcr.predict import Predictor
@@ -28,7 +29,9 @@ from attcr.restore.scene import Progress
 from attcr.scenes.dataset import gdal
 from attcr.scenes.open import open_scene
 from attcr.serve.inputs import work_of
+from attcr.serve.settings import ServeSettings
 from attcr.serve.store import INPUTS, PROGRESS, REQUESTS, WEIGHTS
+from attcr.weights import published, restoring
 
 INDEX = f"{WEIGHTS}/index.json"
 _PAUSE = 0.2  # seconds between two notes of progress
@@ -47,6 +50,28 @@ class WorkerSettings:
     pixels: int
     bands: int
     seconds: float
+
+
+def lay_out(settings: ServeSettings) -> tuple[str, ...]:
+    """Copy the networks that may be asked for into the store, for a job ends with the one that it began with.
+
+    Gives their names.
+    """
+    root = settings.root
+    (root / WEIGHTS).mkdir(parents=True, exist_ok=True)
+    known = {}
+    for weights in settings.weights or restoring():
+        job = make_job(settings.store, weights, RestoreOptions(), FleetOptions())
+        file = f"{job.weights_sha256}{job.suffix}"
+        if not (root / WEIGHTS / file).exists():
+            write_whole(root / WEIGHTS / file, job.weights)
+        # a request calls weights by their published name, or by that of their file
+        name = weights if weights in published() else Path(redact(weights).partition("#")[0]).stem
+        known[name] = {"file": file, "sha256": job.weights_sha256}
+    default = next(iter(known)) if settings.weights else None
+    known[NO_WEIGHTS] = {"file": "", "sha256": NO_WEIGHTS}
+    write_whole(root / INDEX, json.dumps({"default": default, "weights": known}, indent=2))
+    return tuple(known)
 
 
 class JobWorker(SceneWorker):
@@ -105,8 +130,7 @@ class JobRunner:
 
     def warm(self) -> None:
         """Load what most jobs will need, so that the first one is not slower than the others."""
-        default = json.loads((self.root / INDEX).read_bytes())["default"]
-        if default:
+        if default := self._index["default"]:
             self._worker(default)
         else:
             import_module("attcr.predict.torch")
@@ -122,7 +146,9 @@ class JobRunner:
             work = work_of(name, self.root / INPUTS / name)
             options = replace(options_of(work, RestoreOptions(device=self.settings.device)), vrt="never")
             self._check(work, options)
-            chosen = self._asked_weights(name) or self._fitting(work, options)
+            request = json.loads((self.root / REQUESTS / f"{name}.json").read_bytes())
+            # a job that names none gets the server's first, or the published ones that fit
+            chosen = request["asked"]["weights"] or self._index["default"] or choose_weights(list(work.hrefs), options)
             told["weights"] = chosen
             write_progress(self.root, name, {"stage": "mask", "done": 0, "total": 1, **told})
             worker = self._worker(chosen)
@@ -151,18 +177,15 @@ class JobRunner:
                     if bands > self.settings.bands:
                         raise SceneError(f"{name} has {bands} bands and this server takes {self.settings.bands}.")
 
-    def _asked_weights(self, name: str) -> str | None:
-        asked = json.loads((self.root / REQUESTS / f"{name}.json").read_bytes())["asked"]["weights"]
-        return None if asked is None else str(asked)
-
-    def _fitting(self, work: Work, options: RestoreOptions) -> str:
-        """Give the weights for a job that names none: the server's first, or the published ones that fit."""
-        index = json.loads((self.root / INDEX).read_bytes())
-        return str(index["default"] or choose_weights(list(work.hrefs), options))
+    @property
+    def _index(self) -> dict[str, Any]:
+        """What the server wrote last about its networks."""
+        index: dict[str, Any] = json.loads((self.root / INDEX).read_bytes())
+        return index
 
     def _worker(self, weights: str) -> JobWorker:
         if weights not in self._workers:
-            known = json.loads((self.root / INDEX).read_bytes())["weights"].get(weights)
+            known = self._index["weights"].get(weights)
             if known is None:
                 raise WeightsError(f"There are no weights {weights} here any more: send the job again.")
             content = (self.root / WEIGHTS / known["file"]).read_bytes() if known["file"] else b""
