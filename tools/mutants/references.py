@@ -56,7 +56,7 @@ MUTANTS = [
         "references/fill.py",
         ("tests/references/test_fill.py",),
         ("worse-reference-first", "** -PREFERENCE", "** PREFERENCE"),
-        ("edges-count-fully", "_inwards(seen.clear)[rows, cols] * np", "1.0 * np"),
+        ("edges-count-fully", "inwards(seen.clear)[rows, cols] * np", "1.0 * np"),
         ("step-without-bound", "np.clip(seen - new, -LARGEST_STEP, LARGEST_STEP)", "(seen - new)"),
         ("step-outwards", "new + step, new)", "new - step, new)"),
     ),
