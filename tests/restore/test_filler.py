@@ -121,6 +121,75 @@ def test_cloud_is_gone_and_every_pixel_says_where_it_is_from(place: Place) -> No
     assert result.pixels[QUALITY_NAMES[FROM_DATE]] == (quality == FROM_DATE).sum()
 
 
+def classical(place: Place, *references: Path, **more: Any) -> RestoreOptions:
+    return place.options(*references, reference_fill="classical", **more)
+
+
+def mixture(place: Place) -> tuple[Path, list[Path]]:
+    """A scene that is 0.6 of one date and 0.4 of another, each with a third of the other's contrast of its own."""
+    one, other = shrunk(place.fine), ground(HEIGHT, WIDTH, seed=9)
+    place.truth = (0.6 * one + 0.4 * other).astype(np.float32)
+    cloudy = scene(place.folder / "S2_20200701.tif", numbers(np.where(place.gap, 0.8, place.truth)))
+    dates = {"20200705": one, "20200621": 0.5 * other + 0.1}
+    return cloudy, [scene(place.folder / f"S2_{day}.tif", numbers(values)) for day, values in dates.items()]
+
+
+def test_a_scene_that_is_a_mixture_of_two_dates_is_filled_from_both_together(place: Place) -> None:
+    cloudy, both = mixture(place)
+    alone = []
+    for i, one in enumerate(both):
+        result = restore_scene(cloudy, place.folder / f"{i}.tif", "none", options=classical(place, one))
+        alone.append(place.error(result.target))
+    result = restore_scene(cloudy, place.folder / "b.tif", "none", options=classical(place, *both))
+    assert place.error(result.target) < 2e-4 < 0.05 * min(alone)
+    told = result.references
+    assert [one["method"] for one in told] == ["joint", "joint"]
+    assert [one["days"] for one in told] == [4, -10]
+    assert all(one["expected_error"] < 4e-4 < one["alone_error"] for one in told)
+    spread = [
+        np.sqrt(np.var(values, axis=(1, 2)).sum())
+        for values in (0.6 * shrunk(place.fine), 0.4 * ground(HEIGHT, WIDTH, seed=9))
+    ]
+    assert told[0]["weight"] == pytest.approx(spread[0] / sum(spread), abs=0.02)
+    assert told[0]["weight"] + told[1]["weight"] == pytest.approx(1, abs=1e-4)
+    days, _, count, *weights = read(result.dates)[:, place.gap].astype(int)
+    assert (count == 2).all()
+    assert np.abs(np.sum(weights, axis=0) - 10_000).max() <= 1
+    assert np.abs(days - (4 * weights[0] - 10 * weights[1]) / 10_000).max() <= 0.501
+    swapped = restore_scene(cloudy, place.folder / "c.tif", "none", options=classical(place, *both[::-1]))
+    assert same_bits(read(swapped.target), read(result.target))
+    assert same_bits(read(swapped.dates), read(result.dates))
+
+
+def test_a_date_that_shows_another_place_is_not_mixed_in(place: Place) -> None:
+    cloudy, both = mixture(place)
+    other = scene(place.folder / "S2_20200702.tif", numbers(ground(HEIGHT, WIDTH, seed=77)))
+    good = restore_scene(cloudy, place.folder / "a.tif", "none", options=classical(place, *both))
+    with pytest.warns(AttcrWarning, match="S2_20200702.tif fills nothing"):
+        result = restore_scene(cloudy, place.folder / "b.tif", "none", options=classical(place, *both, other))
+    assert [one["method"] for one in result.references] == ["refused", "joint", "joint"]
+    assert same_bits(read(result.target), read(good.target))
+
+
+def test_together_dates_fill_what_only_one_of_them_sees_and_strips_make_no_difference(place: Place) -> None:
+    cloudy, both = mixture(place)
+    half = read(both[1])
+    half[:, :, 60:] = 0
+    both[1] = scene(place.folder / "S2_20200620.tif", half, nodata=0)
+    results = [
+        restore_scene(cloudy, place.folder / f"{tile}.tif", "none", options=classical(place, *both, tile=tile))
+        for tile in (64, 128)
+    ]
+    assert same_bits(read(results[0].target), read(results[1].target))
+    assert same_bits(read(results[0].dates), read(results[1].dates))
+    assert set(read(results[0].quality)[0][place.gap]) == {FROM_DATE}
+    dates = read(results[0].dates)
+    right = place.gap.copy()
+    right[:, :60] = False
+    assert (dates[2][right] == 1).all()
+    assert (dates[3][right] == 10_000).all()
+
+
 def test_the_edge_of_what_was_filled_does_not_show(place: Place) -> None:
     options = place.options(place.first)
     result = restore_scene(place.cloudy, place.folder / "out.tif", "none", options=options)

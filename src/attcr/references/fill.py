@@ -104,6 +104,10 @@ class Shown:
     clear: NDArray[np.bool_]
     """(h, W): where it is clear."""
 
+    def cut(self, top: int, bottom: int) -> Shown:
+        """Give some of its rows."""
+        return Shown(self.values[:, top:bottom], self.clear[top:bottom])
+
     def moved(self, across: int, above: int, below: int) -> Shown:
         """Give it so many columns farther left, with rows added above and below that are not clear."""
         width = self.clear.shape[1]
@@ -165,7 +169,7 @@ def compose(
         rows, cols = np.nonzero(wanted & seen.clear)
         if not len(rows):
             continue
-        weight = _inwards(seen.clear)[rows, cols] * np.float32(reference.preference)
+        weight = inwards(seen.clear)[rows, cols] * np.float32(reference.preference)
         fitted = reference.harmonise(seen.values[:, rows, cols], rows + top, cols)
         total[:, rows, cols] += weight * np.clip(fitted, *PLAUSIBLE)
         more = added[i] if added else None
@@ -183,7 +187,7 @@ def compose(
     return Filled(total / every, weights / every, share, network.bands if network else ())
 
 
-def _inwards(clear: NDArray[np.bool_]) -> Float32:
+def inwards(clear: NDArray[np.bool_]) -> Float32:
     """Give each pixel's weight by its distance to what is not clear: a little at the edge, 1 from EDGE on."""
     if clear.all():
         return np.ones(clear.shape, np.float32)
@@ -203,7 +207,7 @@ def meet_border(filled: Filled, target: Float32, clear: NDArray[np.bool_]) -> Fl
         return filled.values
 
     def around(plane: Array) -> Float32:
-        return _smoothed(plane, BORDER_SOFT, 4.0)
+        return smoothed(plane, BORDER_SOFT, 4.0)
 
     share = around(known)
     out = np.empty_like(filled.values)
@@ -215,7 +219,8 @@ def meet_border(filled: Filled, target: Float32, clear: NDArray[np.bool_]) -> Fl
     return out
 
 
-def _smoothed(plane: Array, soft: float, truncate: float) -> Float32:
+def smoothed(plane: Array, soft: float, truncate: float) -> Float32:
+    """Give a plane smoothed by a Gaussian of so many pixels; 0 lies beyond its edge."""
     gaussian = need("scipy.ndimage").gaussian_filter
     return np.asarray(gaussian(plane.astype(np.float32), soft, mode="constant", truncate=truncate))
 
@@ -259,7 +264,7 @@ class Suspicion:
         """Say which of the known pixels (h, W) are under haze or in shadow, by comparing both images (C, h, W)."""
 
         def around(plane: Array) -> Float32:
-            return _smoothed(plane, CHANGE_SOFT, 3.0)
+            return smoothed(plane, CHANGE_SOFT, 3.0)
 
         rows, cols = np.nonzero(known)
         chosen = [self.colours.blue, self.colours.red, self.colours.infrared]

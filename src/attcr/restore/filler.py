@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from attcr.references.fill import (
     tune,
 )
 from attcr.references.harmonise import Cells, Float32, plausible
+from attcr.references.joint import MARGIN, MOST_TOGETHER, Joint, Mixed
 from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, LOW_CONFIDENCE, NODATA, Array, Strip, avoid
 from attcr.scenes.clouds.masks import CLEAR, THICK
 from attcr.scenes.clouds.rim import CloudMap
@@ -96,6 +97,11 @@ class Filler:
     batch: int = 1
     """Tiles that go through it at once."""
     tuned: tuple[Tuned, ...] = ()
+    """Each reference, and after them all together where that is tried."""
+    together: tuple[int, ...] = ()
+    """References that are mixed."""
+    ways: tuple[int, ...] = ()
+    """Which of `tuned` fill."""
     shifts: dict[int, Shift] = field(default_factory=dict)
     """References that lie beside the scene, and by how much: they are read from there."""
     refused: set[int] = field(default_factory=set)
@@ -103,6 +109,7 @@ class Filler:
     _grown: NDArray[np.uint8] | None = None
     """What gaps grew into, a bit for each pixel."""
     _corrections: Corrections | None = None
+    _joint: Joint | None = None
 
     def survey(self, on_rows: Callable[[int], None] | None = None) -> None:
         """Look at the whole scene and each reference, and choose how each is harmonised."""
@@ -110,9 +117,44 @@ class Filler:
         if self._grow(evidence):
             evidence = [self._evidence(i, on_rows, detail=one.detail) for i, one in enumerate(evidence)]
         self.tuned = tuple(self._tuned(i, one) for i, one in enumerate(evidence))
+        self.ways = tuple(range(len(evidence)))
+        if not any(one.gaps.any() for one in evidence):
+            return
+        if mixed := self._mixture(on_rows):
+            evidence.append(mixed)
         tiles = tiles_over(self.scene.height, self.scene.width)
-        if self.network and tiles and any(one.corrected for one in self.tuned):
-            self._corrections = Corrections(self.network, tiles, self.tuned, self._pairs, self.batch)
+        if not (self.network and tiles):
+            return
+        tuned = list(self.tuned)
+        for i in (one for one in self.ways if one not in self.refused):
+            tuned[i] = with_network(tuned[i], evidence[i], self.network, tiles, lambda *rows, i=i: self._pair(i, *rows))
+        self.tuned = tuple(tuned)
+        if any(self.tuned[i].corrected for i in self.ways):
+            chosen = [self.tuned[i] for i in self.ways]
+            self._corrections = Corrections(self.network, tiles, chosen, self._pairs, self.batch)
+
+    def _mixture(self, on_rows: Callable[[int], None] | None) -> Evidence | None:
+        """Try all references together, and let them fill together where their error is smaller than of each alone."""
+        known = [i for i in self.ways if i not in self.refused and not np.isnan(self.tuned[i].checked.error)]
+        best = sorted(known, key=lambda i: self.tuned[i].error)[:MOST_TOGETHER]
+        if len(best) < 2:
+            return None
+        self.together = tuple(sorted(best))
+        self._joint = Joint(Cells.over(self.scene.height, self.scene.width), len(best))
+        for top, bottom in self._blocks(on_rows):
+            rows = self._target(top, bottom)
+            if rows.clear.any():
+                shown, above = self._around(top, bottom)
+                self._joint.add(top, shown, rows.values, rows.clear, above)
+        evidence = self._evidence(len(self.references), on_rows)
+        tuned = tune(evidence)
+        checked = replace(tuned.checked, error=tuned.checked.error * self._joint.optimism(evidence))
+        if not checked.error < self.tuned[best[0]].error:
+            self.together, self._joint = (), None
+            return None
+        self.tuned += (replace(tuned, checked=checked),)
+        self.ways = (*(i for i in self.ways if i not in self.together), len(self.references))
+        return evidence
 
     def _aligned(self, i: int, on_rows: Callable[[int], None] | None) -> Evidence:
         """Give the evidence of a reference, moved onto the scene where it lies beside it."""
@@ -133,17 +175,23 @@ class Filler:
     ) -> Evidence:
         cells = Cells.over(self.scene.height, self.scene.width)
         evidence = Evidence(cells, len(self.scene.bands), detail=detail)
-        step = max(ROWS_SURVEYED // cells.size, 1) * cells.size
-        for top in range(0, self.scene.height, step):
-            bottom = min(top + step, self.scene.height)
+        for top, bottom in self._blocks(on_rows):
             rows = self._target(top, bottom)
             shown = self._shown(i, top, bottom) if rows.clear.any() else Shown(rows.values, rows.clear)
             evidence.add(top, shown.values, rows.values, rows.clear & shown.clear, rows.gap)
             if alignment:
                 alignment.add(shown.values, rows.values, shown.clear, rows.clear)
+        return evidence
+
+    def _blocks(self, on_rows: Callable[[int], None] | None) -> Iterator[tuple[int, int]]:
+        """Give the rows that are looked at together, whole rows of cells, and say so after each."""
+        size = Cells.over(self.scene.height, self.scene.width).size
+        step = max(ROWS_SURVEYED // size, 1) * size
+        for top in range(0, self.scene.height, step):
+            bottom = min(top + step, self.scene.height)
+            yield top, bottom
             if on_rows:
                 on_rows(bottom)
-        return evidence
 
     def _grow(self, evidence: Sequence[Evidence]) -> bool:
         """Let gaps grow into what the mask missed, where all references that see it agree; say whether they did."""
@@ -173,17 +221,13 @@ class Filler:
         return self._grown is not None
 
     def _tuned(self, i: int, evidence: Evidence) -> Tuned:
-        tuned, tiles = tune(evidence), tiles_over(self.scene.height, self.scene.width)
+        tuned = tune(evidence)
         if not evidence.gaps.any():
             return tuned
         if not tuned.checked.earned:
             self.refused.add(i)
         self._tell(i, evidence.common, tuned)
-        if i in self.refused or not (self.network and tiles):
-            return tuned
-        return with_network(
-            tuned, evidence, self.network, tiles, lambda top, bottom: self._pair(i, top, self._target(top, bottom))
-        )
+        return tuned
 
     def _tell(self, i: int, common: float, tuned: Tuned) -> None:
         """Warn of a reference that fills nothing, lies beside the scene, or that nothing could be hidden for."""
@@ -211,12 +255,11 @@ class Filler:
             )
 
     def _pairs(self, top: int, bottom: int) -> list[Pair]:
-        """Give rows of the scene with each reference; none where nothing is to be filled."""
-        rows = self._target(top, bottom)
-        return [self._pair(i, top, rows) for i in range(len(self.references))] if rows.gap.any() else []
+        """Give rows of the scene with each way of filling; none where nothing is to be filled."""
+        return [self._pair(i, top, bottom) for i in self.ways] if self._target(top, bottom).gap.any() else []
 
-    def _pair(self, i: int, top: int, rows: TargetRows) -> Pair:
-        shown = self._shown(i, top, top + len(rows.clear))
+    def _pair(self, i: int, top: int, bottom: int) -> Pair:
+        rows, shown = self._target(top, bottom), self._shown(i, top, bottom)
         return Pair(top, 0, rows.values, shown.values, rows.clear & shown.clear, rows.gap & shown.clear)
 
     def _target(self, top: int, bottom: int) -> TargetRows:
@@ -237,13 +280,28 @@ class Filler:
         return TargetRows(values, clear, weights, cloud, np.asarray(valid.any(axis=0)))
 
     def _shown(self, i: int, top: int, bottom: int) -> Shown:
-        """Give rows of a reference, and where it is data and not under its own cloud; nothing of a refused one."""
+        """Give rows of a reference, and where it is data and not under its own cloud; nothing of a refused one.
+
+        After the last reference come all together.
+        """
+        if i == len(self.references):
+            return self._mixed_rows(top, bottom)
         down, across = self.shifts.get(i, Shift())
         first, last = (min(max(row + down, 0), self.scene.height) for row in (top, bottom))
         if i in self.refused or first == last:
             shape = (bottom - top, self.scene.width)
             return Shown(np.zeros((len(self.scene.bands), *shape), np.float32), np.zeros(shape, bool))
         return self._as_it_lies(i, first, last).moved(across, first - down - top, bottom + down - last)
+
+    def _around(self, top: int, bottom: int) -> tuple[list[Shown], int]:
+        """Give rows of the references that are mixed with some above and below, and how many are above."""
+        first, last = max(top - MARGIN, 0), min(bottom + MARGIN, self.scene.height)
+        return [self._shown(i, first, last) for i in self.together], top - first
+
+    def _mixed_rows(self, top: int, bottom: int, wanted: NDArray[np.bool_] | None = None) -> Mixed:
+        assert self._joint is not None, "nothing is mixed that was not fitted"
+        every = np.ones((bottom - top, self.scene.width), bool)
+        return self._joint.mix(*self._around(top, bottom), every if wanted is None else wanted)
 
     def _as_it_lies(self, i: int, top: int, bottom: int) -> Shown:
         reference, clouds = self.references[i], self.masks[i]
@@ -267,21 +325,35 @@ class Filler:
         rows = self._target(first, last)
         inner = slice(top - first, bottom - first)
         if not self.references:
-            return self._mixed(strip, rows.values[:, inner], rows.weights[inner], np.zeros((1, height, width)), None)
+            none = np.zeros((1, height, width), np.float32)
+            return self._laid_in(strip, rows.values[:, inner], rows.weights[inner], none, None)
         dates = np.full((len(DATES) + len(self.references), height, width), UNKNOWN_DAYS, np.int16)
         weights = np.where(strip.quality == LOW_CONFIDENCE, rows.cloud[inner], rows.weights[inner])
         here = (weights > 0) & rows.valid[inner]
         if not here.any():
             return replace(strip, dates=dates)
-        near = _within((rows.cloud > 0) & rows.valid, BORDER_REACH)
-        shown = [self._shown(i, first, last) for i in range(len(self.references))]
+        near = _within((rows.cloud > 0) & rows.valid, BORDER_REACH) & rows.valid
+        shown = [
+            self._shown(i, first, last) if i < len(self.references) else self._mixed_rows(first, last, near)
+            for i in self.ways
+        ]
         added = self._corrections.rows(top, bottom, first) if self._corrections else ()
-        filled = compose(self.tuned, shown, near & rows.valid, first, added)
+        filled = compose([self.tuned[i] for i in self.ways], shown, near, first, added)
         new = meet_border(filled, rows.values, rows.clear)[:, inner]
         parts = np.where(here, filled.weights[:, inner], 0)
         changed = parts.any(axis=0)
-        dates[:, changed] = self._dates(parts[:, changed])
-        return self._mixed(strip, new, weights, parts, dates)
+        dates[:, changed] = self._dates(self._by_reference(parts, shown, inner)[:, changed])
+        return self._laid_in(strip, new, weights, parts, dates)
+
+    def _by_reference(self, parts: Float32, shown: Sequence[Shown], inner: slice) -> Float32:
+        """Give how much is from each reference (N, h, W), of how much is from each way of filling."""
+        out = np.zeros((len(self.references), *parts.shape[1:]), np.float32)
+        for i, part, one in zip(self.ways, parts, shown, strict=True):
+            if isinstance(one, Mixed):
+                out[list(self.together)] += part * one.parts[:, inner]
+            else:
+                out[i] += part
+        return out
 
     def _dates(self, parts: Float32) -> NDArray[np.int16]:
         """Give what the raster of dates says of pixels that are so much from each reference (N, pixels)."""
@@ -291,8 +363,8 @@ class Filler:
         mean = np.where(np.isnan(mean), UNKNOWN_DAYS, np.rint(mean)).astype(np.int16)
         return np.concatenate([[mean, parts.argmax(axis=0) + 1, (counted > 0).sum(axis=0)], counted]).astype(np.int16)
 
-    def _mixed(self, strip: Strip, new: Float32, weights: Float32, parts: Array, dates: Array | None) -> Strip:
-        """Give the strip with new values, which are by `parts` (N, h, W) from each reference."""
+    def _laid_in(self, strip: Strip, new: Float32, weights: Float32, parts: Float32, dates: Array | None) -> Strip:
+        """Give the strip with new values, which are by `parts` (N, h, W) from each way of filling."""
         changed = parts.any(axis=0)
         out, quality = strip.values.copy(), strip.quality.copy()
         valid = self.scene.valid(strip.came, strip.top, blank=self.product.nodata)
@@ -308,7 +380,7 @@ class Filler:
         quality[changed] = FROM_DATE
         spread = strip.spread
         if spread is not None and dates is not None:
-            expected = np.einsum("n,nhw->hw", [one.error for one in self.tuned], parts)
+            expected = np.einsum("n,nhw->hw", [self.tuned[i].error for i in self.ways], parts)
             spread = np.where(changed, expected, spread).astype(np.float32)
         left = strip.left - was_left
         if not self.thick_only:
@@ -320,10 +392,13 @@ class Filler:
 
     def describe(self) -> list[dict[str, Any]]:
         """Give what was chosen for each reference, as plain values."""
-        return [self._described(i, one) for i, one in enumerate(self.tuned)]
+        return [self._described(i) for i in range(len(self.references))]
 
-    def _described(self, i: int, one: Tuned) -> dict[str, Any]:
-        checked, how = one.checked, one.corrected
+    def _described(self, i: int) -> dict[str, Any]:
+        checked = self.tuned[i].checked
+        mixed = i in self.together
+        way = self.tuned[-1 if mixed else i]
+        how = way.corrected
         told: dict[str, Any] = {
             "method": "refused" if i in self.refused else checked.method,
             "expected_error": _rounded(checked.error),
@@ -333,15 +408,17 @@ class Filler:
             "checked_on_pixels": checked.pixels,
             "moved": list(self.shifts.get(i, Shift())),
         }
+        if mixed:
+            told |= {"method": "joint", "expected_error": _rounded(way.error), "alone_error": told["expected_error"]}
         if how is None or self.network is None:
             return told
         return told | {
-            "method": "network",
+            "method": "joint, network" if mixed else "network",
             "network_share": how.share,
             "network_sha256": self.network.identity["weights_sha256"],
             "expected_error": round(how.error, 6),
-            "classical_method": checked.method,
-            "classical_error": told["expected_error"],
+            "classical_method": "joint" if mixed else checked.method,
+            "classical_error": _rounded(way.checked.error),
         }
 
     def save(self, folder: Path) -> None:

@@ -16,6 +16,7 @@ from attcr.predict import Predictor
 from attcr.references.correct import TILE, Corrector
 from attcr.references.fill import FILL_MARGIN
 from attcr.references.harmonise import Cells
+from attcr.references.joint import MOST_PIXELS, MOST_TOGETHER, ROWS
 from attcr.references.open import ReferenceScene
 from attcr.restore.options import NO_WEIGHTS, RestoreOptions
 from attcr.restore.resume import identity_of
@@ -108,7 +109,10 @@ class Job:
         rows = (self.grid.tile_height + 2 * FILL_MARGIN) * self.grid.width
         fields = cells.shape[0] * cells.shape[1] * bands * bands
         held = 2 * TILE * self.grid.width * (bands + 1) * 4 * len(self.references) if self.corrector else 0
-        return rows * bands * 4 * (len(self.references) + 4) + fields * (20 * len(self.references) + 24) + held
+        count = len(self.references)
+        together = min(count, MOST_TOGETHER) if count > 1 else 0
+        mixed = 2 * bands * together * (4 * ROWS * self.grid.width + 20 * MOST_PIXELS) + 4 * rows * together
+        return rows * bands * 4 * (count + 4) + fields * (20 * count + 24) + held + mixed
 
     @property
     def disk(self) -> int:
