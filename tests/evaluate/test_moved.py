@@ -17,12 +17,14 @@ SIZE = 48
 VEIL = 0.08
 
 
-def write_pair(root: Path, name: str, seed: int, *, veiled: bool = True) -> None:
+def write_pair(root: Path, name: str, seed: int, *, veiled: bool = True, thick: bool = False) -> None:
     """Write a pair of SEN12MS-CR: the left third of the cloudy date is under a veil, all of it in other tones."""
     clear = np.random.default_rng(seed).integers(1000, 3000, (13, SIZE, SIZE)).astype(np.uint16)
     cloudy = clear + 20
     if veiled:
         cloudy[:, :, :16] += int(VEIL * 1e4)
+    if thick:
+        cloudy[:, 20:30, 30:40] = 7000
     for kind, image in (("s2", clear), ("s2_cloudy", cloudy)):
         for part, bands in (("10m.jp2", BANDS_10M), ("rest.tif", BANDS_20M + BANDS_60M)):
             write_tif(root / f"{name}_{kind}_{part}", image[[S2_L1C_BANDS.index(band) for band in bands]])
@@ -58,6 +60,21 @@ def test_the_truth_is_the_clear_image_itself_and_a_veil_adds_light_to_what_is_no
             {2}, {255}, {0},
         ]  # fmt: skip
         assert np.array_equal(sample["inputs"][13:], place["inputs"][13:])
+
+
+def test_thick_cloud_goes_with_its_veil_as_it_was_seen(tmp_path: Path) -> None:
+    write_pair(tmp_path, "a_p1", 0, thick=True)
+    write_pair(tmp_path, "b_p1", 1, veiled=False)
+    pairs, veils = moved(tmp_path)
+    assert veils.names == ["a_p1 on b_p1"]
+    sample = veils[0]
+    classes, seen = np.asarray(sample["masks"][CLASSES_MASK]), np.asarray(sample["inputs"][pairs.spec.optical])
+    assert (classes[20:30, 30:40] == 1).all()
+    assert (classes == 1).sum() == 100
+    np.testing.assert_allclose(seen[:, 20:30, 30:40] / ONE_REFLECTANCE, 0.7, atol=1e-5)
+    assert set(classes[18:20, 30:40].ravel()) == {255}
+    assert (classes[4:16, 20:] == 0).all()
+    assert np.array_equal(seen[:, 4:16, 20:], sample["clear"][:, 4:16, 20:])
 
 
 def test_each_veil_goes_to_three_other_places_the_same_each_time(root: Path) -> None:

@@ -132,7 +132,8 @@ MUTANTS = [
         ("one-place", "TIMES = 3", "TIMES = 2"),
         ("any-seed", "np.random.default_rng(SEED)", "np.random.default_rng()"),
         ("veil-in-raw-tones", "gaussian_filter(seen - truth,", "gaussian_filter(seen - clear,"),
-        ("veil-everywhere", "np.where(thin, np.maximum(smooth, 0), 0)", "np.maximum(smooth, 0)"),
+        ("thick-cloud-stays", "np.where(thick, seen * ONE_REFLECTANCE, veiled)", "veiled"),
+        ("veil-everywhere", "np.where(thin, (ground + added", "np.where(True, (ground + added"),
         (
             "truth-of-the-veils-place",
             "veil, place = self._veil(at), self.pairs[to]",
