@@ -10,8 +10,10 @@ from counts import Record, seeds_of
 
 from fake_fleets import environment
 
-BELOW = re.compile(r"$|(Error|Warning): Key |(Warning|ERROR) 1: (Failed to decode |opj_get_decoded_tile)")
-"""What libgeotiff, and OpenJPEG in threads of its own, print by themselves."""
+BELOW = re.compile(
+    r"$|(Error|Warning): Key |_tiff\w+Proc: |(Warning|ERROR) 1: (Failed to decode |opj_get_decoded_tile)"
+)
+"""What libgeotiff and libtiff, and OpenJPEG in threads of its own, print by themselves."""
 SCRIPT = Path(__file__).with_name("mutated.py")
 
 

@@ -531,6 +531,29 @@ def test_clear_ground_says_what_is_under_a_veil_and_the_network_is_not_asked(tmp
     assert np.abs(read(plain.target)[:, disc].astype(float) - came[:, disc]).mean() > 1000
 
 
+@pytest.mark.parametrize(
+    ("blue", "added", "kept"),
+    [(2200, -0.08, 1.0), (2070, -0.08, 0.7), (2000, -0.08, None), (1800, -0.08, None), (2200, 0.08, None)],
+    ids=["bluish", "a little", "grey", "reddish", "brighter"],
+)
+def test_a_large_change_is_believed_where_it_takes_light_from_what_is_bluish(
+    tmp_path: Path, blue: int, added: float, kept: float | None
+) -> None:
+    source, mask = scl_scene(tmp_path, np.full((40, 48), 10))
+    with rasterio.open(source, "r+") as file:
+        file.write(np.full((40, 48), blue, np.uint16), 1)
+    settings = replace(EVERYWHERE, mask=mask)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AttcrWarning)
+        if kept is None:
+            with pytest.raises(AllCloudError):
+                restore_scene(source, tmp_path / "out.tif", Watching(0.001, added=added), options=settings)
+            return
+        made = restore_scene(source, tmp_path / "out.tif", Watching(0.001, added=added), options=settings)
+    assert read(made.target)[:, 20, 20].tolist() == pytest.approx([blue - 800 * kept, *[2000 - 800 * kept] * 2], abs=1)
+    assert (read(made.quality) == LOW_CONFIDENCE).all()
+
+
 def test_without_clear_ground_a_change_that_is_not_believed_is_not_made(tmp_path: Path) -> None:
     source, mask = scl_scene(tmp_path, np.full((40, 48), 10))
     settings = replace(EVERYWHERE, mask=mask)

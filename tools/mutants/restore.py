@@ -31,6 +31,12 @@ MUTANTS = [
         ("painted-and-sure", "quality[left] = LOW_CONFIDENCE", "pass"),
         ("left-is-original", "            quality[left] = CLOUD_LEFT", "            quality[left] = ORIGINAL"),
         ("held-back-is-original", "        quality[held] = CLOUD_LEFT", "        pass"),
+        ("red-is-believed", "(blue / np.maximum(red,", "(red / np.maximum(blue,"),
+        (
+            "brightening-is-believed",
+            "np.where(change.mean(axis=0) < 0, np.maximum(kept, bluer), kept)",
+            "np.maximum(kept, bluer)",
+        ),
         ("nothing-is-held-back", "HELD_BACK = 1.25", "HELD_BACK = 5.0"),
         ("held-back-too-late", "(HELD_BACK - times) / (HELD_BACK - 1)", "(HELD_BACK - times) / HELD_BACK"),
         ("the-network-is-asked-all-the-same", "self.ground.support[rows, columns].min() >= 1", "False"),

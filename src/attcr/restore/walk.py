@@ -57,6 +57,9 @@ SEN12MS-CR's pairs they are then wrong by more than `LARGE_ERROR`, and the core 
 HELD_BACK = 1.25
 """Where only the network says what is there, a change of this many times `LARGE_CHANGE` is not made, and less and less
 of one that is larger than `LARGE_CHANGE`."""
+BLUISH = 0.05
+"""How much bluer than red an image is where all that the network takes away is believed to be cloud: dense cloud over
+dark ground is white or bluish, a bright desert is red, and comes out black."""
 THICK_CHANGE = 0.2
 """Without a mask, a change above this part of the model's range counts as thick cloud; by weights that do not remove
 any, as low confidence."""
@@ -311,7 +314,7 @@ class Walk:
             expected = expected._replace(support=np.where(clouds.thick, np.float32(0), expected.support))
         asked, held = change, np.zeros((height, width), bool)
         if expected is not None and self.spec.spread:
-            change, held = self._held_back(change)
+            change, held = self._held_back(change, values)
             held &= (expected.support < 0.5) & (weights > 0)
         for added, band in zip(change, self._bands, strict=True):
             trust = np.zeros((height, width), np.float32) if expected is None else expected.support
@@ -342,12 +345,16 @@ class Walk:
             spread = np.where(touched, spread, np.where(unknown, np.nan, 0)).astype(np.float32)
         return Strip(top, values, out, quality, spread, int(held.sum()), touched | held)
 
-    def _held_back(self, change: Float32) -> tuple[Float32, NDArray[np.bool_]]:
+    def _held_back(self, change: Float32, values: Array) -> tuple[Float32, NDArray[np.bool_]]:
         """Make less of a change that is not believed, and none where less than a half would be left; say where."""
         times = (np.abs(change) * self._units).mean(axis=0) / LARGE_CHANGE
         kept = np.clip((HELD_BACK - times) / (HELD_BACK - 1), 0, 1).astype(np.float32)
+        if (kept < 1).any() and {"red", "blue"} <= set(self.slots):
+            red, blue = self.sensor.to_reflectance(values)[[list(self.slots).index(name) for name in ("red", "blue")]]
+            bluer = np.clip((blue / np.maximum(red, np.float32(1e-3)) - 1) / BLUISH, 0, 1)
+            kept = np.where(change.mean(axis=0) < 0, np.maximum(kept, bluer), kept)
         held = kept < 0.5
-        return np.where(held, np.float32(0), change * kept), held
+        return np.where(held, np.float32(0), change * kept).astype(np.float32), held
 
     def _restored(self, band: int, came: Array, added: Float32) -> NDArray[np.float64]:
         """Give what the network makes of numbers (n,) of a band."""
