@@ -60,5 +60,5 @@ def test_what_a_server_began_comes_after_what_none_did(tmp_path: Path) -> None:
             time.sleep(0.02)
         waiting = begin(client, tiff())
     with quick_server(tmp_path / "store") as client:
-        assert ended(client, waiting, 30)["status"] == "successful"
+        assert ended(client, waiting)["status"] == "successful"
         assert client.get(f"/jobs/{begun}").json()["status"] in ("accepted", "running")
