@@ -349,3 +349,4 @@ def test_what_is_no_data_is_no_clear_ground_to_compare_with(tmp_path: Path, monk
     bits = _voted(tmp_path, monkeypatch, **kinds)
     assert (bits[40:88, 168:216] & DARK > 0).all()
     assert not bits[:, 260:].any()
+    assert not (bits[120:, 230:] & DARK).any(), "the edge of the data is not dark"

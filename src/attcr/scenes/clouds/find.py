@@ -277,9 +277,13 @@ class _Voters:
         if self.coloured is None:
             return np.zeros((0, rows, columns), np.float32)
         small, there = self._small(self.coloured, first, last)
-        seen = np.log(np.maximum(self.coloured.product.to_reflectance(small), 0) + np.float32(0.01))
-        seen = need("scipy.ndimage").gaussian_filter(seen, (0, 0.7, 0.7))
-        logs: NDArray[np.float32] = np.where(there.all(axis=0), seen, np.float32(np.nan))[:, :rows, :columns]
+        data = there.all(axis=0).astype(np.float32)
+        seen = np.log(np.maximum(self.coloured.product.to_reflectance(small), 0) + np.float32(0.01)) * data
+        blur = need("scipy.ndimage").gaussian_filter
+        seen = blur(seen, (0, 0.7, 0.7)) / np.maximum(
+            blur(data, 0.7), np.float32(1e-6)
+        )  # beside no data it is not dark
+        logs: NDArray[np.float32] = np.where(data > 0, seen, np.float32(np.nan))[:, :rows, :columns]
         return logs
 
     def usual(self) -> _Usual:
