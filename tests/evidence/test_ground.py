@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
 from attcr.evidence import ground as module
-from attcr.evidence.ground import CELL, Ground, Moments, Seen, hidden_errors, interpolate, over_cells, wiener
+from attcr.evidence.ground import CELL, Ground, Moments, Seen, hidden_errors, informed, interpolate, over_cells, wiener
 
 Float32 = NDArray[np.float32]
 
@@ -62,6 +62,21 @@ def test_a_band_without_veil_says_what_is_under_the_other() -> None:
     assert error[1] == pytest.approx(0, abs=0.01)
 
 
+def test_what_else_was_seen_says_a_part_and_the_rest_follows_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RIDGE", 0.0)
+    ground = np.array([[4.0, 2.0], [2.0, 4.0]])  # a band and another date, which says half of it
+    veiled = ground + np.diag([9.0, 0.0])
+    weights, error = informed(ground, veiled, 1)
+    kept = 3 / 12  # of what the date does not say
+    np.testing.assert_allclose(weights, [[kept, 0.5 - kept * 0.5]], rtol=1e-3)
+    assert error[0] == pytest.approx(3 * (1 - kept), rel=1e-3)
+    weights, error = informed(ground, None, 1)
+    np.testing.assert_allclose(weights, [[0, 0.5]], rtol=1e-6)
+    assert error[0] == pytest.approx(3, rel=1e-6)
+    monkeypatch.setattr(module, "RIDGE", 1.0)
+    np.testing.assert_allclose(informed(ground, None, 1)[0], [[0, 0.25]], rtol=1e-6)
+
+
 def test_sums_by_cell_give_means_and_covariances() -> None:
     rng = np.random.default_rng(1)
     values, weight = rng.random((2, 4, 8)).astype(np.float32), rng.random((4, 8)).astype(np.float32)
@@ -110,6 +125,36 @@ def test_a_veil_and_a_shadow_are_taken_away(depth: float) -> None:
     made = np.where(place.mask, found.values, place.truth)
     fine = [one - gaussian_filter(one, (0, 8, 8)) for one in (made, place.truth)]
     assert np.corrcoef(fine[0][:, place.mask].ravel(), fine[1][:, place.mask].ravel())[0, 1] > 0.9
+
+
+def _with(place: Place, other: Float32, *, shows: bool = True) -> float:
+    """Give the error where another image of the ground is known too; `shows` says whether the cover shows ground."""
+    every = np.concatenate([place.image if shows else np.where(place.mask, np.float32(0.9), place.image), other])
+
+    def read(top: int, bottom: int) -> Seen:
+        cover = place.mask[None, top:bottom].astype(np.float32)
+        return Seen(every[:, top:bottom], place.clear[top:bottom], cover)
+
+    found = Ground(read, 256, 256, 4, (shows,), len(other)).rows(0, 256)
+    assert found.values.shape == found.error.shape == (4, 256, 256)
+    true = place.error(found.values)
+    assert 0.4 < found.error[:, place.mask].mean() / true < 3
+    return true
+
+
+def test_another_date_helps_under_a_veil_and_noise_does_no_harm() -> None:
+    place, rng = Place(), np.random.default_rng(1)
+    alone = place.error(place.ground().rows(0, 256).values)
+    date = (0.7 * place.truth[1:3] + 0.05 + 0.004 * rng.standard_normal((2, 256, 256))).astype(np.float32)
+    assert _with(place, date) < 0.75 * alone
+    assert _with(place, rng.random((2, 256, 256)).astype(np.float32)) < 1.1 * alone
+
+
+def test_under_a_cover_that_shows_nothing_the_other_image_says_what_is_there() -> None:
+    place, rng = Place(), np.random.default_rng(1)
+    date = (0.7 * place.truth[1:3] + 0.05).astype(np.float32)
+    around = _with(place, rng.random((1, 256, 256)).astype(np.float32), shows=False)
+    assert _with(place, date, shows=False) < 0.4 * around
 
 
 def test_where_no_veil_is_seen_nothing_changes() -> None:

@@ -15,6 +15,10 @@ MUTANTS = [
         ("neighbours-count-in-full", "out[1:] += 0.5 * one[:-1]", "out[1:] += one[:-1]"),
         ("cells-begin-at-their-middle", "+ 0.5) / size - 0.5, 0, cells - 1)", "+ 0.5) / size, 0, cells - 1)"),
         ("deviation-is-variance", "return np.sqrt(np.maximum(np.diagonal(", "return (np.maximum(np.diagonal("),
+        ("others-say-nothing", "[weights, told - weights @ told]", "[weights, 0 * told]"),
+        ("others-count-twice", "[weights, told - weights @ told]", "[weights, told]"),
+        ("a-gap-is-believed", "seen if shown else None", "seen"),
+        ("surroundings-without-others", "around = around + np.einsum(", "around = around + 0 * np.einsum("),
         ("no-margin", "MARGIN = 4 * STEP", "MARGIN = 0"),
     ),
     *of(

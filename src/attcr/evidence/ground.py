@@ -9,7 +9,7 @@ that is off. A shadow takes light away instead of adding it; the rule is the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -49,6 +49,8 @@ of clear ground. Alone, the first is best under thin veils, the others under den
 WEAK, STRONG = 1.1, 2.2
 """How much further from its surroundings a cover is than interpolation errs (root of mean squares): up to the first
 nothing is changed, since no veil is seen; from the second on all is."""
+RIDGE = 0.01
+"""How much the variance of what else was seen is raised, so that what it says is not learnt by heart."""
 FLOOR = 1e-4
 """The least part of the mean variance that ground has in any combination of bands: a covariance is never exact."""
 ERRORS = 1.5
@@ -61,7 +63,8 @@ class Seen(NamedTuple):
     """Rows of a scene."""
 
     values: Float32
-    """Reflectance (C, h, W), finite everywhere."""
+    """Reflectance (C, h, W), finite everywhere; after it what else was seen of the ground without this cover, as
+    another date or radar (E, h, W)."""
     clear: Float32
     """(h, W), 0..1: how surely this is clear ground; 0 where there is no data."""
     covers: Float32
@@ -170,6 +173,28 @@ def wiener(ground: Float64, seen: Float64) -> tuple[Float64, Float64]:
     return weights, np.sum(out**2 * (1 - kept)[..., None, :], axis=-1)
 
 
+def informed(ground: Float64, seen: Float64 | None, bands: int) -> tuple[Float64, Float64]:
+    """Give the filter (.., n, n + E) for the first n = `bands` planes, and the variance of its error.
+
+    What else was seen (E) says a part of the ground by its covariance with it; the rest follows `wiener`. Without
+    `seen` the cover shows nothing, and only the others say what is under it.
+    """
+    own = np.broadcast_to(np.eye(bands), (*ground.shape[:-2], bands, bands))
+    others = ground[..., bands:, bands:]
+    least = RIDGE * np.einsum("...ii->...i", others) + 1e-9
+    told = ground[..., :bands, bands:] @ np.linalg.inv(others + least[..., None] * np.eye(others.shape[-1]))
+    left = np.concatenate([own, -told], axis=-1)  # what the others do not say
+
+    def rest(covariance: Float64) -> Float64:
+        out: Float64 = left @ covariance @ np.swapaxes(left, -1, -2)
+        return out
+
+    if seen is None:
+        return np.concatenate([0 * own, told], axis=-1), np.diagonal(rest(ground), axis1=-2, axis2=-1)
+    weights, variance = wiener(rest(ground), rest(seen))
+    return np.concatenate([weights, told - weights @ told], axis=-1), variance
+
+
 def interpolate(total: Float32, weight: Float32) -> tuple[Float32, Float32]:
     """Fill a coarse grid from its sums (C, h, w) with weights (h, w): from the nearest surroundings that are enough.
 
@@ -259,58 +284,78 @@ def padded(read: Callable[[int, int], Seen], top: int, bottom: int, height: int)
 class Ground:
     """The expected ground of a scene, rows at a time."""
 
-    def __init__(self, read: Callable[[int, int], Seen], height: int, width: int, bands: int, kinds: int = 1) -> None:
-        self._read, self.height, self.width = read, height, width
-        survey = Survey.of(read, height, width, bands, kinds)
+    def __init__(
+        self,
+        read: Callable[[int, int], Seen],
+        height: int,
+        width: int,
+        bands: int,
+        shows: Sequence[bool] = (True,),
+        others: int = 0,
+    ) -> None:
+        self._read, self.height, self.width, self.bands, self._shows = read, height, width, bands, shows
+        survey = Survey.of(read, height, width, bands + others, len(shows))
         self.clear_pixels = float(survey.pixels[0].weight.sum())
         """How much clear ground there is."""
         clear, *covered = [
             [one.near(level).covariance for level, one in enumerate(levels)] for levels in survey.details
         ]
         self._filters = [
-            [wiener(ground, seen) for ground, seen in zip(clear, levels, strict=True)] for levels in covered
+            [self._filter(ground, seen, shown) for ground, seen in zip(clear, levels, strict=True)]
+            for levels, shown in zip(covered, shows, strict=True)
         ]
         self.surroundings, support = interpolate(survey.totals[0], survey.weights[0])
         self.support = support if self.clear_pixels >= FEWEST else np.zeros_like(support)
         """On the coarse grid: how much clear ground there is around to go by."""
-        self._tones = [self._tone(survey, 1 + kind) for kind in range(kinds)]
+        self._tones = [self._tone(survey, 1 + kind) for kind in range(len(shows))]
+
+    def _filter(self, ground: Float64, seen: Float64, shown: bool) -> tuple[Float64, Float64]:
+        return informed(ground, seen if shown else None, self.bands)
 
     def _tone(self, survey: Survey, kind: int) -> Tone:
         """Give the expected ground under a kind of cover on the coarse grid."""
-        total, weight, around = survey.totals[kind], survey.weights[kind], self.surroundings
+        total, weight, around = survey.totals[kind], survey.weights[kind], self.surroundings[: self.bands]
         level = smoother(total, weight)
-        offset = level - around
+        offset = level - self.surroundings
         covered = weight > min(0.25, float(weight.max()) / 2)
         errors = hidden_errors(survey.totals[0], survey.weights[0], covered) if self.support.any() else None
         if errors is None or not covered.any():
-            return Tone(around, offset**2, np.ones_like(weight))
+            return Tone(around, offset[: self.bands] ** 2, np.ones_like(weight))
         rows, columns = survey.pixels[0].weight.shape
-        seen, size = Moments.zeros(rows, columns, len(around)), CELL // STEP
+        seen, size = Moments.zeros(rows, columns, len(offset)), CELL // STEP
         for row in range(rows):
             seen.add(row, row * size, size, offset, np.where(covered, weight, np.float32(0)))
-        weights, variance = wiener(errors, seen.near(LEVELS).square)
-        rule = around + filtered_by_cell(weights.astype(np.float32), offset, 0, size)
+        told, unsaid = informed(errors, None, self.bands)
+        around = around + np.einsum("ij,jhw->ihw", told.astype(np.float32), offset)
+        finest = self._finest(survey, kind, mean_of(total, weight) - level)
+        if not self._shows[kind - 1]:
+            return Tone(around + finest, np.broadcast_to(unsaid[:, None, None], around.shape), np.ones_like(weight))
+        weights, variance = informed(errors, seen.near(LEVELS).square, self.bands)
+        rule = self.surroundings[: self.bands] + filtered_by_cell(weights.astype(np.float32), offset, 0, size)
         variances = over_cells(variance, offset.shape[1:], size)
-        moments = self._with_moments(survey, kind, level)
+        moments = self._with_moments(survey, kind, level[: self.bands])
         tone = BY_RULE * rule + AROUND * around + MOMENTS * moments
         apart = ((rule - around) ** 2 + (moments - around) ** 2 + (rule - moments) ** 2) / 6
-        tone += self._finest(survey, kind, mean_of(total, weight) - level)
-        power = blurred((offset**2).sum(axis=0) * weight, WIDEST) / np.maximum(blurred(weight, WIDEST), 1e-6)
-        times = np.sqrt(power / max(float(np.trace(errors)), 1e-12))
+        tone += finest
+        power = blurred((offset[: self.bands] ** 2).sum(axis=0) * weight, WIDEST)
+        power /= np.maximum(blurred(weight, WIDEST), 1e-6)
+        times = np.sqrt(power / max(float(np.trace(errors[: self.bands, : self.bands])), 1e-12))
         strength = np.clip((times - WEAK) / (STRONG - WEAK), 0, 1).astype(np.float32)
         return Tone(tone, variances + apart, strength)
 
     def _finest(self, survey: Survey, kind: int, detail: Float32) -> Float32:
         """Filter what the coarse grid shows beyond its smoother level, by the statistics of the level below."""
         ground, seen = (survey.details[number][-1].near(LEVELS).covariance for number in (0, kind))
-        return filtered_by_cell(wiener(ground, seen)[0].astype(np.float32), detail, 0, CELL // STEP)
+        weights, _ = self._filter(ground, seen, self._shows[kind - 1])
+        return filtered_by_cell(weights.astype(np.float32), detail, 0, CELL // STEP)
 
     def _with_moments(self, survey: Survey, kind: int, level: Float32) -> Float32:
         """Give the level with the mean and spread of the clear ground around."""
         clear, covered = survey.pixels[0].near(0), survey.pixels[kind].near(0)
         ratio = np.clip(clear.deviation / covered.deviation, 0.5, 2)
         size, shape = CELL // STEP, level.shape[1:]
-        times, mean, other = (over_cells(one, shape, size) for one in (ratio, clear.mean, covered.mean))
+        parts = (one[..., : self.bands] for one in (ratio, clear.mean, covered.mean))
+        times, mean, other = (over_cells(one, shape, size) for one in parts)
         return (level - other) * times + mean
 
     def rows(self, top: int, bottom: int) -> Expected:
@@ -318,7 +363,7 @@ class Ground:
         seen, above, height = padded(self._read, top, bottom, self.height)
         inner = np.s_[..., above : above + height, : self.width]
         share = seen.covers / np.maximum(seen.covers.sum(axis=0), np.float32(1e-6))
-        values, variance = np.zeros_like(seen.values), np.zeros_like(seen.values)
+        values, variance = np.zeros((2, self.bands, *seen.clear.shape), np.float32)
         first = (top - above) // STEP
         for kind, cover in enumerate(seen.covers):
             if cover.any():
@@ -342,7 +387,7 @@ class Ground:
             out, left, strength = expand(out), expand(left), expand(strength)
             out += filtered_by_cell(weights.astype(np.float32), pyramid.details[level], begin, size)
             left += over_cells(variance, left.shape[1:], size, begin)
-        return image + strength * (out - image), left
+        return image[: self.bands] + strength * (out - image[: self.bands]), left
 
 
 def over_cells(cells: Float64, shape: tuple[int, ...], size: int, begin: int = 0) -> Float32:

@@ -227,7 +227,7 @@ class Walk:
         if self.clouds is not None:
             self.clouds = replace(self.clouds, near_thick=min(NEAR_OPAQUE, self.clouds.rim.dilate))
             read = self._seen(self.clouds)
-            self.ground = Ground(read, self.rows.height, self.rows.width, len(self.rows.bands), kinds=2)
+            self.ground = Ground(read, self.rows.height, self.rows.width, len(self.rows.bands), (True, True))
 
     def _seen(self, clouds: CloudMap) -> Callable[[int, int], Seen]:
         """Give what reads rows as evidence: reflectance, what is surely clear, and what is under cloud or in shadow."""
