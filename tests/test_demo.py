@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.nightly  # the blocks of docs/start/first-result.md run it from the sources
-def test_the_demo_of_an_installed_wheel_halves_the_error_in_two_minutes(tmp_path: Path) -> None:
+def test_the_demo_of_an_installed_wheel_takes_a_third_of_the_error_in_a_minute(tmp_path: Path) -> None:
     python = [sys.executable, "-m"]
     build = [*python, "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
@@ -36,22 +36,16 @@ def test_the_demo_of_an_installed_wheel_halves_the_error_in_two_minutes(tmp_path
         [*python, "attcr", "demo"],
         **{"cwd": folder, "env": environment, "check": True, "capture_output": True, "text": True},
     ).stdout
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - began < 120
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - began < 60
     before, after = map(float, re.findall(r"0\.\d+", shown)[:2])
-    assert after <= before / 2
+    assert after <= 0.7 * before
     picture = Path(folder, re.search(r"look at (.*)", shown)[1])  # type: ignore[index]
-    assert Image.open(picture).size[0] > 1000
+    with Image.open(picture) as drawn:
+        assert drawn.size == (1024, 1064)
+        before_, after_ = np.asarray(drawn)[100:250, :500].mean(), np.asarray(drawn)[100:250, 524:].mean()
+    assert before_ > 1.3 * after_, "the cloud is in the first picture and not in the second"
     assert shown.count("  attcr ") == 3
-    with rasterio.open(folder / "attcr-demo" / "restored.tif") as restored:
-        values = restored.read()
-        assert restored.crs.to_epsg() == 32633
-    scene, clouds = (rasterio.open(folder / "attcr-demo" / f"{name}.tif").read() for name in ("scene", "clouds"))
-    far = _far_from(clouds[0] > 0, 20)
-    assert far.any()
-    assert np.array_equal(values[:, far], scene[:, far])
-
-
-def _far_from(mask: np.ndarray, pixels: int) -> np.ndarray:
-    from scipy.ndimage import distance_transform_edt
-
-    return distance_transform_edt(~mask) > pixels
+    made = {path.stem: rasterio.open(path).read() for path in (folder / "attcr-demo").glob("*.tif")}
+    kept = made["restored_quality"][0] == 1
+    assert 0.3 < kept.mean() < 0.7
+    assert np.array_equal(made["restored"][:, kept], made["scene"][:, kept])

@@ -1,28 +1,39 @@
-"""`attcr demo`: a drawn landscape under simulated cloud, restored with the package's own weights."""
+"""`attcr demo`: a real Sentinel-2 scene under thin cloud, which comes with the package, restored as any scene is."""
 
+from __future__ import annotations
+
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from attcr.data.simulate import CloudKind, simulate_clouds
+from attcr.bands.sensors import S2_L1C_BANDS
 from attcr.extras import needed
+from attcr.restore.look import choose_weights
 from attcr.restore.options import RestoreOptions
-from attcr.restore.scene import Progress, restore_scene
+from attcr.restore.scene import Progress, RestoreResult, restore_scene
+from attcr.restore.walk import ORIGINAL, QUALITY_COLOURS, QUALITY_NAMES
 
 with needed():
     import rasterio
-    from rasterio.transform import from_origin
+    from PIL import Image, ImageDraw
 
-SIZE = 512
-WEIGHTS = "rgb-thin"
-VEIL = CloudKind(cover=(0.5, 0.5), thickness=(9.0, 9.0), smoothness=(2.0, 2.0), unevenness=(0.0, 0.0), shift=(0.0, 0.0))
-CLOUD = 0.5
-"""Optical thickness from which a pixel counts as cloud."""
+SAMPLE = Path(__file__).parent / "sample"
+FILES = {
+    "scene": ("cloudy_10m.jp2", "cloudy_rest.tif"),
+    "clear_date": ("clear_10m.jp2", "clear_rest.jp2"),
+}
+"""What the demo writes, and the files of the sample that it is made of."""
+BANDS = ("B02", "B03", "B04", "B08", "B05", "B06", "B07", "B8A", "B11", "B12", "B01", "B09", "B10")
+"""The order of the bands in these."""
+LARGE = 0.03
+"""The expected error that the picture shows in white."""
+PANEL, CAPTION = 512, 20
+"""Pixels along a side of a part of the picture, and above it."""
 
 
 @dataclass(frozen=True)
@@ -30,97 +41,82 @@ class Demo:
     """What the demo wrote, and how well it went."""
 
     scene: Path
+    clear_date: Path
+    """The same place on another date."""
     restored: Path
     picture: Path
+    """Before, after, quality and expected error."""
     error_before: float
-    """Mean absolute error under the cloud, where 1 is the peak."""
+    """Mean absolute difference from the clear date, in reflectance, of the pixels that were restored."""
     error_after: float
     commands: tuple[str, ...]
     """What to try next."""
 
 
-def run_demo(
-    folder: Path, *, weights: str | Path = WEIGHTS, progress: Callable[[Progress], None] | None = None
-) -> Demo:
-    """Write a cloudy scene, its mask and the scene restored into FOLDER/attcr-demo."""
+def run_demo(folder: Path, *, progress: Callable[[Progress], None] | None = None) -> Demo:
+    """Write the sample's two dates and the cloudy one restored into FOLDER/attcr-demo."""
     folder = folder / "attcr-demo"  # of its own: a scene.tif of the user's stays
     folder.mkdir(parents=True, exist_ok=True)
-    generator = torch.Generator().manual_seed(6)
-    clear = draw_landscape(SIZE, seed=2)
-    simulated = simulate_clouds(clear, VEIL, generator=generator)
-    clouds = (simulated.thickness > CLOUD).numpy()
-    scene, mask, target = (folder / f"{name}.tif" for name in ("scene", "clouds", "restored"))
-    cloudy = _to_8bit(simulated.cloudy)
-    _write(scene, cloudy)
-    _write(mask, clouds[None].astype(np.uint8))
-    options = RestoreOptions(mask=str(mask), sensor="rgb8")
-    result = restore_scene(scene, target, weights, options=options, overwrite=True, progress=progress)
-    with rasterio.open(target) as dataset:
-        restored = dataset.read()
-    truth = clear.numpy()
-    before, after = (float(np.abs(image / 255 - truth)[:, clouds].mean()) for image in (cloudy, restored))
-    return Demo(
-        scene,
-        target,
-        result.preview,
-        before,
-        after,
-        (
-            "attcr restore photo.png photo_clear.png",
-            "attcr restore scene.tif clear.tif",
-            "attcr weights",
-        ),
+    scene, clear = (_unpacked(folder / f"{name}.tif", files) for name, files in FILES.items())
+    shutil.copyfile(SAMPLE / "ATTRIBUTION.txt", folder / "ATTRIBUTION.txt")
+    target = folder / "restored.tif"
+    result = restore_scene(scene, target, choose_weights(scene, RestoreOptions()), overwrite=True, progress=progress)
+    came, made, truth = (_read(path).astype(np.float64) / 10_000 for path in (scene, result.target, clear))
+    changed = _read(result.quality)[0] > ORIGINAL
+    before, after = (float(np.abs(image - truth)[:, changed].mean()) for image in (came, made))
+    picture = folder / "demo.png"
+    _draw(result, picture)
+    commands = (
+        f"attcr restore {scene} {folder / 'again.tif'} --reference {clear}",
+        "attcr restore YOUR_SCENE clear.tif",
+        "attcr weights --for YOUR_SCENE",
     )
+    return Demo(scene, clear, result.target, picture, before, after, commands)
 
 
-def draw_landscape(size: int, *, seed: int) -> Tensor:
-    """Draw fields, woods, a river and a town as (3, size, size), in [0, 1], in the tones of a true-colour image."""
-    numbers = np.random.default_rng(seed)
-    rows, cols = np.mgrid[:size, :size].astype(np.float32)
-    bend = 12 * np.sin(cols / 61) + 9 * np.sin(rows / 47)
-
-    # Fields: patches around scattered points, each of one crop, ploughed in its own direction.
-    points = numbers.uniform(0, size, (90, 2)).astype(np.float32)
-    near = ((rows + bend)[..., None] - points[:, 0]) ** 2 * 1.6 + ((cols - bend)[..., None] - points[:, 1]) ** 2
-    nearest, second = np.partition(near, 1, axis=2)[..., :2].transpose(2, 0, 1)
-    field = near.argmin(axis=2)
-    crops = np.array(
-        [[0.13, 0.19, 0.10], [0.20, 0.27, 0.12], [0.33, 0.30, 0.19], [0.40, 0.34, 0.25], [0.26, 0.23, 0.17]]
-    )
-    image = (crops[numbers.integers(0, len(crops), len(points))] * numbers.uniform(0.85, 1.15, (len(points), 1)))[field]
-    angle = numbers.uniform(0, np.pi, len(points))[field]
-    image *= (1 + 0.05 * np.sin((rows * np.cos(angle) + cols * np.sin(angle)) * 1.3))[..., None]
-    image[np.sqrt(second) - np.sqrt(nearest) < 1.6] = [0.36, 0.33, 0.28]  # tracks between them
-
-    woods = _waves(size, numbers, 1.6) > 0.9
-    image[woods] = np.array([0.06, 0.11, 0.06]) * (1 + 0.35 * numbers.standard_normal((int(woods.sum()), 1)))
-    town = np.hypot(rows - 0.7 * size, cols - 0.66 * size) < 0.09 * size * (1 + 0.2 * _waves(size, numbers, 1.5))
-    roofs = numbers.uniform(0.3, 0.75, (size // 4 + 1, size // 4 + 1)).repeat(4, 0).repeat(4, 1)[:size, :size]
-    image[town] = roofs[town][:, None] * [1.0, 0.93, 0.88]
-    image[town & ((rows % 12 < 1.5) | (cols % 14 < 1.5))] = [0.3, 0.3, 0.31]
-    river = np.abs(rows - 0.45 * size - 0.16 * size * np.sin(cols / size * 5) - 14 * np.sin(cols / 29))
-    image[river < 7 + 2.5 * np.sin(cols / 40)] = [0.07, 0.12, 0.16]
-
-    image *= 1.25 * (1 + 0.06 * _waves(size, numbers, 1.2))[..., None]
-    image += 0.008 * numbers.standard_normal(image.shape)
-    return torch.from_numpy(image.transpose(2, 0, 1).clip(0, 1).astype(np.float32))
+def _unpacked(target: Path, files: tuple[str, ...]) -> Path:
+    """Write a date of the sample as one GeoTIFF, its bands in the product's order."""
+    values = np.concatenate([_read(SAMPLE / name) for name in files])
+    with rasterio.open(SAMPLE / files[0]) as source:
+        profile = {"crs": source.crs, "transform": source.transform, "height": source.height, "width": source.width}
+    profile |= {"driver": "GTiff", "dtype": "uint16", "count": len(BANDS), "nodata": 0, "compress": "deflate"}
+    with rasterio.open(target, "w", predictor=2, **profile) as dataset:
+        dataset.write(values[[BANDS.index(name) for name in S2_L1C_BANDS]])
+        dataset.descriptions = S2_L1C_BANDS
+        dataset.update_tags(PROCESSING_LEVEL="Level-1C", PROCESSING_BASELINE="02.06")
+    return target
 
 
-def _waves(size: int, numbers: np.random.Generator, smoothness: float) -> NDArray[np.float32]:
-    """Fractal noise (size, size) of mean 0 and deviation 1."""
-    frequency = np.hypot(np.fft.fftfreq(size)[:, None], np.fft.rfftfreq(size)[None])
-    frequency[0, 0] = np.inf
-    waves = np.fft.irfft2(np.fft.rfft2(numbers.standard_normal((size, size))) * frequency**-smoothness, (size, size))
-    return np.asarray((waves - waves.mean()) / waves.std(), np.float32)
+def _read(path: Path) -> NDArray[Any]:
+    with rasterio.open(path) as dataset:
+        values: NDArray[Any] = dataset.read()
+    return values
 
 
-def _to_8bit(image: Tensor) -> NDArray[np.uint8]:
-    return (image * 255).round().byte().numpy()
-
-
-def _write(path: Path, values: NDArray[np.uint8]) -> None:
-    """Write (C, H, W) as a GeoTIFF of 10 m pixels somewhere on UTM zone 33."""
-    profile = {"driver": "GTiff", "dtype": "uint8", "count": len(values), "crs": "EPSG:32633", "compress": "deflate"}
-    profile |= {"height": values.shape[1], "width": values.shape[2], "transform": from_origin(5e5, 5.4e6, 10, 10)}
-    with rasterio.open(path, "w", **profile) as dataset:
-        dataset.write(values)
+def _draw(result: RestoreResult, picture: Path) -> None:
+    """Draw before, after, quality and expected error, two by two, each with its name above."""
+    preview = _read(result.preview).transpose(1, 2, 0)
+    width = (preview.shape[1] - 4) // 2
+    colours = np.zeros((256, 3), np.uint8)
+    for value, colour in QUALITY_COLOURS.items():
+        colours[value] = colour[:3]
+    panels = {"before": preview[:, :width], "after": preview[:, -width:], "quality": colours[_read(result.quality)[0]]}
+    if result.spread is not None:
+        error = np.clip(np.nan_to_num(_read(result.spread)[0]) / LARGE, 0, 1)
+        panels[f"expected error: white is {LARGE} of reflectance and more"] = np.repeat(
+            (error * 255).astype(np.uint8)[..., None], 3, axis=2
+        )
+    sheet = Image.new("RGB", (2 * PANEL, 2 * (PANEL + CAPTION)), "white")
+    draw = ImageDraw.Draw(sheet)
+    for number, (name, panel) in enumerate(panels.items()):
+        left, top = number % 2 * PANEL, number // 2 * (PANEL + CAPTION)
+        words: list[tuple[str, tuple[int, ...]]] = [(f"{name}  ", (0, 0, 0))]
+        if name == "quality":
+            told = ((QUALITY_NAMES[value], colour[:3]) for value, colour in QUALITY_COLOURS.items())
+            words += [(f"{told_name}  ", colour) for told_name, colour in told if result.pixels.get(told_name)]
+        at = left + 6.0
+        for word, colour in words:
+            draw.text((at, top + 4), word, fill=tuple(colour))
+            at += draw.textlength(word)
+        sheet.paste(Image.fromarray(panel).resize((PANEL, PANEL), Image.Resampling.NEAREST), (left, top + CAPTION))
+    sheet.save(picture)

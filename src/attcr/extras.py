@@ -12,7 +12,7 @@ from attcr.errors import MissingExtraError
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     "data": ("PIL",),
-    "scenes": ("rasterio", "rio_cogeo", "pystac", "pystac_client", "scipy"),
+    "scenes": ("rasterio", "rio_cogeo", "pystac", "pystac_client", "scipy", "ukis_csmask"),
     "eval": ("torchmetrics", "skimage", "matplotlib"),
     "train": ("lightning", "jsonargparse", "tensorboard"),
     "hub": ("huggingface_hub", "fsspec"),
@@ -21,7 +21,6 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "serve": ("fastapi", "uvicorn", "titiler", "prometheus_client"),
     "onnx": ("onnx", "onnxruntime"),
     "openvino": ("openvino",),
-    "csmask": ("ukis_csmask",),
     "s2cloudless": ("s2cloudless",),
     "xarray": ("xarray", "dask"),
     "notebook": ("anywidget", "traitlets"),

@@ -9,11 +9,13 @@ import pytest
 import torch
 
 import attcr
+from attcr.bands.sensors import SENSORS as PRODUCTS
 from attcr.bands.spec import TRUE_COLOUR
 from attcr.errors import SceneError
 from attcr.restore import RestoreOptions, join_blocks, plan_scene, restore_scene
-from attcr.restore.publish import Outputs, targets_in
-from fake_scenes import SENSORS, Same, make, noise, read, same_bits
+from attcr.restore.publish import Outputs, Preview, targets_in
+from attcr.scenes.open import open_scene
+from fake_scenes import SENSORS, UTM, Same, make, noise, read, same_bits
 
 PICTURE = RestoreOptions(sensor=SENSORS["uint8"], mask="none", tile=64, overlap=0)
 
@@ -194,3 +196,22 @@ def test_pictures_go_into_a_folder_by_their_names_and_bands_as_one_scene(tmp_pat
     assert targets_in(tmp_path, ["S2A_MSIL2A.SAFE"]) == [(("S2A_MSIL2A.SAFE",), tmp_path / "S2A_MSIL2A.tif")]
     with pytest.raises(SceneError, match=r"a/x.tif and b/x.tif would both be written to .*x.tif"):
         targets_in(tmp_path, ["a/x.tif", "b/x.tif"])
+
+
+@pytest.mark.parametrize(("kind", "alike"), [("uint16", True), ("uint8", False)])
+def test_a_preview_stretches_bands_of_reflectance_each_by_itself(kind: str, alike: bool, tmp_path: Path) -> None:
+    ramp = np.linspace(0, 1, 64 * 64).reshape(1, 64, 64)
+    bands = np.concatenate([100 + 20 * ramp, 100 + 40 * ramp, 150 + 60 * ramp]).astype(kind)  # red, green, blue air
+    path = make(tmp_path / "scene.tif", bands, **UTM)
+    with open_scene(path, sensor=PRODUCTS["s2-l1c" if alike else "rgb8"]) as scene:
+        preview = Preview(tmp_path / "preview.tif", scene, ("red", "green", "blue"))
+        preview.create()
+        preview.add(0, preview.rows(0, bands, bands))
+        picture = preview.picture()
+    assert picture.shape == (3, 64, 132)
+    means = picture[:, :, :64].mean(axis=(1, 2))
+    if alike:
+        assert np.ptp(means) < 4
+        assert 120 < means[0] < 135
+    else:
+        assert means[2] > means[0] + 100

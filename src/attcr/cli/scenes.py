@@ -29,7 +29,7 @@ def demo(
     as_json: AsJson = False,
     progress: ProgressAs = "auto",
 ) -> None:
-    """Remove simulated cloud from a small drawn scene; needs no data and no internet."""
+    """Remove thin cloud from a small Sentinel-2 scene that comes with the package; needs no data and no internet."""
     with speaking(Voice("demo", quiet, verbose, as_json, progress)) as voice:
         from attcr.demo import run_demo
 
@@ -38,9 +38,10 @@ def demo(
         voice.result(
             asdict(shown),
             [
-                f"mean error under the cloud: {shown.error_before:.3f} before, {shown.error_after:.3f} after",
+                "mean difference from a clear date, in reflectance, where the scene was restored: "
+                f"{shown.error_before:.4f} before, {shown.error_after:.4f} after",
                 f"look at {shown.picture}",
-                "Now with your own image:",
+                "What to try next:",
                 *(f"  {command}" for command in shown.commands),
             ],
         )

@@ -344,7 +344,7 @@ class Preview:
     """A small picture of before and after, gathered as rows come by: JPEG 2000 shrinks in minutes only."""
 
     def __init__(self, path: Path, scene: Scene, slots: Sequence[str]) -> None:
-        self._bands = shown_bands(slots)
+        self._bands, self._picture = shown_bands(slots), scene.product.picture
         self._step = -(-max(scene.height, scene.width) // 768)
         height, width = (-(-size // self._step) for size in (scene.height, scene.width))
         self._path = path
@@ -372,15 +372,19 @@ class Preview:
         return write.read_rows(self._path, first, last)
 
     def picture(self) -> NDArray[np.uint8]:
-        """Give (3, H, W): before at the left, after at the right, stretched alike."""
+        """Give (3, H, W): before at the left, after at the right, stretched alike; bands of reflectance each by itself.
+
+        So the air's blue, which top-of-atmosphere products have, does not tint all of it.
+        """
         with open_scene(self._path) as small:
             both = small.read(0, small.height).astype(np.float64)
         before, after = both[:3], both[3:]
         seen = after[:, np.isfinite(after).all(axis=0) & (after != 0).any(axis=0)]
-        low, high = np.percentile(seen, [1, 99]) if seen.size else (0.0, 1.0)
-        gap = np.full((3, both.shape[1], 4), high)
+        ends = np.percentile(seen, [1, 99], axis=None if self._picture else 1) if seen.size else np.array([0.0, 1.0])
+        low, high = ends.reshape(2, -1, 1, 1)
+        gap = np.broadcast_to(high, (3, both.shape[1], 4))
         joined = np.concatenate([before, gap, after], axis=2)
-        scaled = np.nan_to_num((joined - low) / max(high - low, 1e-9), posinf=1, neginf=0)
+        scaled = np.nan_to_num((joined - low) / np.maximum(high - low, 1e-9), posinf=1, neginf=0)
         picture: NDArray[np.uint8] = (np.clip(scaled, 0, 1) * 255).astype(np.uint8)
         return picture
 
