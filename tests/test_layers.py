@@ -25,6 +25,7 @@ LAYERS = [
     {"scenes"},
     {"references"},
     {"restore"},
+    {"cubes"},
     {"evaluate"},
     {"fleet"},
     {"serve"},
@@ -40,7 +41,7 @@ FILES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py") if path
 
 NO_TORCH = {"errors", "extras", "files", "addresses", "bands", "compiled", "evidence", "scenes"}
 """Rooms that never import torch."""
-NO_TORCH_AT_IMPORT = {"weights", "references", "restore", "cli"}
+NO_TORCH_AT_IMPORT = {"weights", "references", "restore", "cubes", "cli"}
 """Rooms that import it in the function that needs it, and through no other module before."""
 NO_GEOGRAPHY = {"evidence", "compiled", "ops", "networks", "bands", "weights", "predict"}
 GEOGRAPHY = {"rasterio", "rio_cogeo", "pystac", "pystac_client", "pyproj", "shapely", "osgeo"}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
+import socket
 from pathlib import Path
+from urllib.parse import urlsplit
 
 # Texts may come from anyone and be long: no pattern here takes time that grows with the square of their length.
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s\"'<>]+")
@@ -19,7 +22,31 @@ _USER = re.compile(r"(?<![^\s/@'\"])[^\s/@'\"]+@(?=[\w.\[])")
 _ITEM = re.compile(r"(?i)\.(?:geo)?json$|^https?://.*/collections/[^/]+/items/(?![^/]*\.(?:tiff?|jp2|vrt)$)[^/]+$")
 _AWS_KEY = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
 _TELLING = ("SECRET", "TOKEN", "PASSWORD", "ACCESS_KEY", "ACCOUNT_KEY", "CREDENTIAL", "SAS")
+_NOT_PUBLIC = tuple(
+    ipaddress.ip_network(net)
+    for net in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "100::/64", "::/96", "168.63.129.16/32")
+)
+"""Addresses that stand for others (NAT64, 6to4, Teredo), lead nowhere, or are a cloud's own service."""
 _SHORTEST = 8  # a shorter value of an environment variable may be a plain word
+
+
+def is_public(address: str) -> bool:
+    """Say whether an IP address is one of the open internet, whatever it is dressed up as."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    if any(ip.version == net.version and ip in net for net in _NOT_PUBLIC):
+        return False
+    return ip.is_global and not ip.is_multicast and not ip.is_reserved
+
+
+def is_public_host(href: str) -> bool:
+    """Say whether a URL's host is on the open internet, by all addresses that it is known by."""
+    host = urlsplit(href).hostname or ""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return False
+    return bool(found) and all(is_public(str(one[4][0])) for one in found)
 
 
 def is_local(href: str) -> bool:

@@ -23,13 +23,22 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "openvino": ("openvino",),
     "s2cloudless": ("s2cloudless",),
     "xarray": ("xarray", "dask"),
+    "cube": ("odc", "zarr", "icechunk", "planetary_computer", "pyogrio"),
     "notebook": ("anywidget", "traitlets"),
 }
 """By the extra that is installed for a library: the names it is imported by."""
-WITHIN = {"scenes": ("data",), "fleet": ("scenes",), "ray": ("fleet",), "serve": ("fleet",)}
+WITHIN = {
+    "scenes": ("data",),
+    "fleet": ("scenes",),
+    "ray": ("fleet",),
+    "serve": ("fleet",),
+    "cube": ("fleet", "xarray"),
+}
 """Extras that bring others, of those that `need_extra` is asked for."""
 DISTRIBUTIONS = {
     "PIL": "Pillow",
+    "odc": "odc-stac",
+    "planetary_computer": "planetary-computer",
     "rio_cogeo": "rio-cogeo",
     "pystac_client": "pystac-client",
     "skimage": "scikit-image",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import ipaddress
 import re
 import socket
 import ssl
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import unquote, urljoin, urlsplit
 
-from attcr.addresses import redact
+from attcr.addresses import is_public, redact
 from attcr.downloads import PIECE, copy, seconds_for
 from attcr.errors import SceneError
 
@@ -31,11 +30,6 @@ _MAGIC = (
     (b"\0\0\0\x0cjP  \r\n\x87\n", "JPEG 2000"), (b"\xff\x4f\xff\x51", "JPEG 2000"),
 )  # fmt: skip
 _HEAD = 16
-_NOT_PUBLIC = tuple(
-    ipaddress.ip_network(net)
-    for net in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "100::/64", "::/96", "168.63.129.16/32")
-)
-"""Addresses that stand for others (NAT64, 6to4, Teredo), lead nowhere, or are a cloud's own service."""
 
 
 class NotAllowedError(SceneError):
@@ -104,15 +98,6 @@ class Hosts:
                 "/uploads, or ask its operator to allow the host."
             )
         return parts.scheme, host, port, rule.startswith(PRIVATE)
-
-
-def is_public(address: str) -> bool:
-    """Say whether an IP address is one of the open internet, whatever it is dressed up as."""
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    ip = getattr(ip, "ipv4_mapped", None) or ip
-    if any(ip.version == net.version and ip in net for net in _NOT_PUBLIC):
-        return False
-    return ip.is_global and not ip.is_multicast and not ip.is_reserved
 
 
 def resolve(host: str, port: int, *, private: bool) -> str:

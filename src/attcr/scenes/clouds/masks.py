@@ -36,6 +36,13 @@ def classes_of_qa_pixel(qa: Array) -> Classes:
     return np.where(filled, CLEAR, np.where(thick, THICK, np.where(thin, THIN, CLEAR))).astype(np.uint8)
 
 
+def classes_of_fmask(fmask: Array) -> Classes:
+    """Read the Fmask of HLS: bit 1 is cloud; beside it (2) and shadow (3) are thin."""
+    bits = np.clip(fmask, 0, 255).astype(np.uint8)
+    thin, thick = (bits & 0b01100) > 0, (bits & 0b00010) > 0
+    return np.where(bits == 255, CLEAR, np.where(thick, THICK, np.where(thin, THIN, CLEAR))).astype(np.uint8)
+
+
 def classes_of_raster(values: Array) -> Classes:
     """Read a user's mask: everything that is not 0 is cloud."""
     return np.where(np.nan_to_num(values) != 0, CLOUD, CLEAR).astype(np.uint8)
