@@ -108,6 +108,7 @@ MUTANTS = [
         ("auto-ignores-the-users-bands", "if rgb:", "if False:"),
         ("shadow-without-cloud", "cloud.sum() >= SOME_CLOUD * there.sum()", "True"),
         ("shadow-without-clear-ground", "clear.sum() >= ENOUGH_CLEAR * there.sum()", "True"),
+        ("haze-is-a-bias", "if sees_haze and SEEN", "if SEEN"),
         ("nothing-is-clear-ground", "(odds > LIKELY, odds < CLEAR_BELOW[0])", "(odds > LIKELY, odds < 9)"),
         ("shores-are-shadow", "SHORE = 5", "SHORE = 1"),
         ("dark-in-one-band", "- logs)[1:].min(axis=0)", "- logs)[1:].max(axis=0)"),

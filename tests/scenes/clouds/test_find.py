@@ -350,3 +350,27 @@ def test_what_is_no_data_is_no_clear_ground_to_compare_with(tmp_path: Path, monk
     assert (bits[40:88, 168:216] & DARK > 0).all()
     assert not bits[:, 260:].any()
     assert not (bits[120:, 230:] & DARK).any(), "the edge of the data is not dark"
+
+
+@pytest.mark.parametrize(("witness", "haze"), [("csmask", False), ("auto", True)])
+def test_what_the_network_takes_from_all_ground_is_its_bias_unless_the_others_are_blind_to_haze(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, witness: str, haze: bool
+) -> None:
+    def bright(image: np.ndarray) -> np.ndarray:
+        return np.where(image.min(axis=0) > 0.59, CLOUD, CLEAR).astype(np.uint8)
+
+    monkeypatch.setattr(find.ukis_csmask, "classify", lambda reflectance, *_: bright(reflectance))
+    monkeypatch.setattr(find, "classes_of_brightness", bright)
+    image = np.empty((4, 256, 512))
+    image[:] = np.reshape(SAND, (4, 1, 1))
+    image[:, 32:192, 32:192] = 0.6
+    names = ("blue", "green", "red", "nir")
+    with open_scene(named(tmp_path / "in.tif", (image * 1e4).astype(np.uint16), names)) as scene:
+        told = replace(scene, products=(SENTINEL2_L1C,))
+        network = Network(lambda values, _: np.where(values[0] > 5000, 0.13, 0.03).astype(np.float32), told)
+        clouds = find_clouds(told, f"{witness}+network", tmp_path, rim=NONE, network=network)
+    assert clouds is not None
+    found = clouds.read(0, 256)
+    assert (found[40:184, 40:184] > CLEAR).all()
+    assert (found[200:, 220:] > CLEAR).all() == haze
+    assert (found[200:, 220:] > CLEAR).any() == haze

@@ -34,6 +34,7 @@ from attcr.scenes.clouds.masks import (
 from attcr.scenes.clouds.opaque import is_opaque, settle
 from attcr.scenes.clouds.rim import CloudMap, Rim
 from attcr.scenes.clouds.vote import (
+    BLIND_TO_HAZE,
     BLIND_TO_SHADOW,
     CLASS,
     CLEAR_BELOW,
@@ -289,17 +290,17 @@ class _Voters:
     def usual(self) -> _Usual:
         """Look at some blocks, and give what is usual in the scene.
 
-        The network's bias is known where other witnesses see cloud in one part and none in another. Where none sees
-        any, it is haze. What is shadow is known where there is some cloud, and enough that is surely clear.
+        The network's bias is known where other witnesses, of which one sees haze, see cloud in one part and none in
+        another. Where none sees any, it is haze. What is shadow is known where there is some cloud, and enough that is surely clear.
         """
         blocks = range(0, self.scene.height, self.step)
         asked = [self.ask(top) for top in blocks[:: max(len(blocks) // MOST_ASKED, 1)]]
-        bias = 0.0
+        bias, sees_haze = 0.0, bool(self.masks) or not set(self.detectors) <= set(BLIND_TO_HAZE)
         if self.network is not None:
             odds = np.concatenate([one.odds.ravel() for one in asked])
             change = np.concatenate([one.change.ravel() for one in asked if one.change is not None])
             cloudy = odds > LIKELY
-            if SEEN_BY_OTHERS <= cloudy.mean() <= 1 - SEEN_BY_OTHERS:
+            if sees_haze and SEEN_BY_OTHERS <= cloudy.mean() <= 1 - SEEN_BY_OTHERS:
                 least = float(np.quantile(change[~cloudy], 0.1))
                 bias = least if least > LEAST_BIAS else 0.0
         odds = np.concatenate([one.cloud(bias)[0][:: self.times, :: self.times] for one in asked])

@@ -28,6 +28,8 @@ SAYS = {
 places; s2cloudless there calls 0.82 of thin cloud and 0.20 of clear ground beside it cloud, csmask 0.83 and 0.42."""
 BLIND_TO_SHADOW = ("s2cloudless", "auto")
 """Witnesses that see no shadow: where the network brightens, it does not count that they see no cloud."""
+BLIND_TO_HAZE = ("auto",)
+"""Witnesses that miss haze: what they call clear does not show what the network takes away from clear ground."""
 CHANGES = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05)
 CHANGES_SAY = (-2.0, -1.0, 0.0, 1.0, 2.2, 3.0)
 """What the network's change (reflectance) adds. Haze that no other witness sees is cloud from 0.02 (one other) or 0.034
