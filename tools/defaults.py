@@ -1,10 +1,10 @@
 """Write the tables of docs/results/defaults.md: `attcr evaluate` on real pairs, sets of one protocol together.
 
-    python -m tools.defaults --pairs NAME=FOLDER ... --work NEW --page docs/results/defaults.md --block development
+    python -m tools.defaults --pairs NAME[:PROTOCOL]=FOLDER ... --work NEW --page docs/results/defaults.md --block development
 
 NAME is a data set of `attcr evaluate` (cloudsen12, sen12mscr-pairs, sen12mscrts-146, haze-20lmr) and FOLDER where it
 lies; fresh scenes are added as folders in the layout of such a set. Each set is scored under its own protocol, and the
-veils of sen12mscr-pairs are moved too. NEW gets a report folder for each; an interrupted run continues there. What is
+veils of sen12mscr-pairs are moved too, unless PROTOCOL is said. NEW gets a report folder for each; an interrupted run continues there. What is
 between `<!-- BLOCK -->` and `<!-- /BLOCK -->` in the page becomes the tables.
 """
 
@@ -25,8 +25,10 @@ def score(pairs: list[str], weights: str, work: Path) -> dict[str, dict[str, Row
     """Evaluate each set; give the rows of its images, by protocol and set."""
     found: dict[str, dict[str, Rows]] = {}
     for number, pair in enumerate(pairs):
-        name, _, folder = pair.partition("=")
-        for protocol in (find_set(name).protocol, *((MOVED_VEIL.name,) if name == VEILS else ())):
+        given, _, folder = pair.partition("=")
+        name, _, only = given.partition(":")
+        own = (find_set(name).protocol, *((MOVED_VEIL.name,) if name == VEILS else ()))
+        for protocol in (only,) if only else own:
             out = work / f"{number}-{name}-{protocol}"
             evaluate_entrants(open_benchmark(name, folder), Entrants([weights]), [protocol], out)
             _, *rows = map(json.loads, (out / "rows.jsonl").read_text().splitlines())
@@ -60,7 +62,7 @@ def replace_block(page: str, block: str, text: str) -> str:
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", action="append", required=True, metavar="NAME=FOLDER")
+    parser.add_argument("--pairs", action="append", required=True, metavar="NAME[:PROTOCOL]=FOLDER")
     parser.add_argument("--weights", default="s2-thin")
     parser.add_argument("--work", type=Path, required=True, help="a new folder, for the reports")
     parser.add_argument("--page", type=Path, required=True)

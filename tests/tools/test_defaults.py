@@ -37,7 +37,8 @@ def test_sets_of_one_protocol_are_told_together_and_the_rest_of_the_page_stays(
     page = tmp_path / "page.md"
     page.write_text("# Before\n<!-- new -->\nold figures\n<!-- /new -->\nafter\n")
     folders = [write_place(tmp_path / name, name, seed) for name, seed in (("a", 1), ("b", 2))]
-    given = [word for folder in folders for word in ("--pairs", f"cloudsen12={folder}")]
+    names = ("cloudsen12", "cloudsen12:two-dates")
+    given = [word for name, folder in zip(names, folders, strict=True) for word in ("--pairs", f"{name}={folder}")]
     options = [*given, "--work", str(tmp_path / "work"), "--page", str(page), "--block", "new"]
     monkeypatch.setattr(sys, "argv", ["defaults", *options])
     defaults.main()
