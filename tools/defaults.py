@@ -1,11 +1,11 @@
 """Write the tables of docs/results/defaults.md: `attcr evaluate` on real pairs, sets of one protocol together.
 
-    python -m tools.defaults --pairs NAME[:PROTOCOL]=FOLDER ... --work NEW --page docs/results/defaults.md --block development
+    python -m tools.defaults --pairs NAME[:PROTOCOL]=FOLDER ... --work NEW --page PAGE --block development
 
 NAME is a data set of `attcr evaluate` (cloudsen12, sen12mscr-pairs, sen12mscrts-146, haze-20lmr) and FOLDER where it
 lies; fresh scenes are added as folders in the layout of such a set. Each set is scored under its own protocol, and the
-veils of sen12mscr-pairs are moved too, unless PROTOCOL is said. NEW gets a report folder for each; an interrupted run continues there. What is
-between `<!-- BLOCK -->` and `<!-- /BLOCK -->` in the page becomes the tables.
+veils of sen12mscr-pairs are moved too, unless PROTOCOL is said. NEW gets a report folder for each; an interrupted run
+continues there. What is between `<!-- BLOCK -->` and `<!-- /BLOCK -->` in the page becomes the tables.
 """
 
 import argparse
