@@ -9,7 +9,18 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
 from attcr.evidence import ground as module
-from attcr.evidence.ground import CELL, Ground, Moments, Seen, hidden_errors, informed, interpolate, over_cells, wiener
+from attcr.evidence.ground import (
+    CELL,
+    Ground,
+    Grounds,
+    Moments,
+    Seen,
+    hidden_errors,
+    informed,
+    interpolate,
+    over_cells,
+    wiener,
+)
 
 Float32 = NDArray[np.float32]
 
@@ -155,6 +166,30 @@ def test_under_a_cover_that_shows_nothing_the_other_image_says_what_is_there() -
     date = (0.7 * place.truth[1:3] + 0.05).astype(np.float32)
     around = _with(place, rng.random((1, 256, 256)).astype(np.float32), shows=False)
     assert _with(place, date, shows=False) < 0.4 * around
+
+
+def test_where_another_image_shows_nothing_the_scene_speaks_alone() -> None:
+    place = Place()
+    date = (0.7 * place.truth[1:3] + 0.05).astype(np.float32)
+    known = np.repeat(np.float32([1, 0.25, 0]), (128, 32, 96))[None].repeat(256, axis=0)
+
+    def read(top: int, bottom: int) -> Seen:
+        seen = place.read(top, bottom)
+        shown = np.where(known[top:bottom] > 0, date[:, top:bottom], np.float32(0))
+        return seen._replace(values=np.concatenate([seen.values, shown]), known=known[top:bottom])
+
+    def alone(top: int, bottom: int) -> Seen:
+        seen = place.read(top, bottom)
+        return seen._replace(covers=seen.covers * (1 - known[None, top:bottom]))
+
+    found = Grounds(read, 256, 256, 4, (True,), 2).rows(10, 250)
+    plain = Ground(alone, 256, 256, 4).rows(10, 250)
+    right, left = place.mask[10:250].copy(), place.mask[10:250].copy()
+    right[:, :160], left[:, 128:] = False, False
+    np.testing.assert_allclose(found.values[:, right], plain.values[:, right], atol=1e-6)
+    np.testing.assert_allclose(found.error[:, right], plain.error[:, right], atol=1e-6)
+    truth = place.truth[:, 10:250]
+    assert np.abs(found.values - truth)[:, left].mean() < 0.8 * np.abs(plain.values - truth)[:, right].mean()
 
 
 def test_where_no_veil_is_seen_nothing_changes() -> None:

@@ -389,7 +389,7 @@ def test_what_a_network_is_not_sure_of_is_filled_from_references_too(place: Plac
     classes = np.where(place.gap, 9, 4).astype(np.uint8)[None]
     classes[:, 100:130, 30:90] = 10  # cirrus
     thin = make(tmp_path / "scl.tif", classes, **UTM)
-    options = {"mask": f"scl={thin}", "tile": 64}
+    options = {"mask": f"scl={thin}", "tile": 64, "ground": "network"}
     with pytest.warns(AttcrWarning, match="do not remove"):
         alone = restore_scene(place.cloudy, tmp_path / "a.tif", Unsure(), options=place.options(**options))
     both = restore_scene(place.cloudy, tmp_path / "b.tif", Unsure(), options=place.options(place.first, **options))

@@ -30,7 +30,7 @@ class Watching:
 
     def __init__(self, expected: float = 0.02, spec: InputSpec = ANY_BANDS, *, added: float = 0.05) -> None:
         self.spec, self.expected, self.added = spec, expected, added
-        self.identity = {"weights_sha256": "none", "dtype": "float32"}
+        self.identity = {"weights_sha256": "none", "backend": "none", "dtype": "float32"}
         self.seen: np.ndarray | None = None
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
@@ -529,6 +529,30 @@ def test_clear_ground_says_what_is_under_a_veil_and_the_network_is_not_asked(tmp
     plain = restore_scene(source, tmp_path / "n.tif", model, options=replace(settings, ground="network"))
     assert plain.tiles_run == 1
     assert np.abs(read(plain.target)[:, disc].astype(float) - came[:, disc]).mean() > 1000
+
+
+def test_under_a_veil_another_date_says_what_the_scene_alone_cannot(tmp_path: Path) -> None:
+    source, _, disc = veiled(tmp_path)
+    rng = np.random.default_rng(1)
+    ground, haze = (gaussian_filter(rng.standard_normal((128, 128)), 1.5) * 12 for _ in range(2))
+    colours = np.array([100, 120, 140])[:, None, None]  # the veil varies as the ground does: no band tells them apart
+    truth = 1500 + colours * ground
+    here, other = tmp_path / "S2_20200601.tif", tmp_path / "S2_20200611.tif"
+    for path, values in ((here, truth + disc * (800 + colours * haze)), (other, truth * 0.8 + 300)):
+        path.write_bytes(source.read_bytes())
+        with rasterio.open(path, "r+") as file:
+            file.write(np.rint(values).astype(np.uint16))
+    mask = str(make(tmp_path / "mask.tif", disc[None].astype(np.uint8), **UTM))
+    settings = RestoreOptions(sensor="s2-l2a", mask=mask, dilate=0, feather=0, reference_mask="none")
+    model, left = Watching(0.001), []
+    for references in ((), (str(other),)):
+        made = restore_scene(
+            here, tmp_path / "out.tif", model, options=replace(settings, references=references), overwrite=True
+        )
+        left.append(float(np.abs(read(made.target) - truth)[:, disc].mean()))
+        assert (read(made.quality)[0][disc] == UNDER_THIN).all()
+    assert left[0] > 60
+    assert left[1] < 0.3 * left[0]
 
 
 @pytest.mark.parametrize(

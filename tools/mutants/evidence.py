@@ -19,6 +19,8 @@ MUTANTS = [
         ("others-count-twice", "[weights, told - weights @ told]", "[weights, told]"),
         ("a-gap-is-believed", "seen if shown else None", "seen"),
         ("surroundings-without-others", "around = around + np.einsum(", "around = around + 0 * np.einsum("),
+        ("others-everywhere", "seen.covers * (1 - known))", "seen.covers)"),
+        ("unknown-is-known", "one + known * (other - one)", "other"),
         ("no-margin", "MARGIN = 4 * STEP", "MARGIN = 0"),
     ),
     *of(

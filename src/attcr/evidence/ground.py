@@ -9,7 +9,7 @@ that is off. A shadow takes light away instead of adding it; the rule is the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -68,7 +68,9 @@ class Seen(NamedTuple):
     clear: Float32
     """(h, W), 0..1: how surely this is clear ground; 0 where there is no data."""
     covers: Float32
-    """(K, h, W), 0..1: how surely this is under each kind of cover (veil, shadow) that still shows ground."""
+    """(K, h, W), 0..1: how surely this is under each kind of cover (veil, shadow)."""
+    known: Float32 | None = None
+    """(h, W), 0..1: where else something was seen (`Grounds`)."""
 
 
 class Expected(NamedTuple):
@@ -240,19 +242,35 @@ class Survey:
     """(1 + K, h, w)."""
 
     @classmethod
-    def of(cls, read: Callable[[int, int], Seen], height: int, width: int, bands: int, kinds: int) -> Survey:
-        """Look at a scene; `read` gives rows [top, bottom) of it."""
+    def empty(cls, height: int, width: int, bands: int, kinds: int) -> Survey:
+        """Give what is known of a scene of this size before it is looked at."""
         rows, columns = -(-height // CELL), -(-width // CELL)
         shape = (-(-height // STEP), -(-width // STEP))
-        survey = cls(
+        return cls(
             [[Moments.zeros(rows, columns, bands) for _ in range(LEVELS)] for _ in range(1 + kinds)],
             [Moments.zeros(rows, columns, bands) for _ in range(1 + kinds)],
             np.zeros((1 + kinds, bands, *shape), np.float32),
             np.zeros((1 + kinds, *shape), np.float32),
         )
-        for row in range(rows):
-            survey._add(row, *padded(read, row * CELL, min((row + 1) * CELL, height), height))
+
+    @classmethod
+    def of(cls, read: Callable[[int, int], Seen], height: int, width: int, bands: int, kinds: int) -> Survey:
+        """Look at a scene; `read` gives rows [top, bottom) of it."""
+        survey = cls.empty(height, width, bands, kinds)
+        for row, *looked in _by_cells(read, height):
+            survey._add(row, *looked)
         return survey
+
+    @classmethod
+    def of_both(
+        cls, read: Callable[[int, int], Seen], height: int, width: int, bands: Sequence[int], kinds: int
+    ) -> list[Survey]:
+        """Look once at a scene of which other images show a part: without them, and with them."""
+        both = [cls.empty(height, width, number, kinds) for number in bands]
+        for row, seen, *place in _by_cells(read, height):
+            for survey, part in zip(both, _parts(seen, bands[0]), strict=True):
+                survey._add(row, part, *place)
+        return both
 
     def _add(self, row: int, seen: Seen, above: int, height: int) -> None:
         inner = slice(above // STEP, above // STEP + -(-height // STEP))
@@ -269,6 +287,12 @@ class Survey:
             self.pixels[number].add(row, above, CELL, seen.values, weight)
 
 
+def _by_cells(read: Callable[[int, int], Seen], height: int) -> Iterator[tuple[int, Seen, int, int]]:
+    """Give the rows of each row of cells, as `padded` does."""
+    for row, top in enumerate(range(0, height, CELL)):
+        yield row, *padded(read, top, min(top + CELL, height), height)
+
+
 def padded(read: Callable[[int, int], Seen], top: int, bottom: int, height: int) -> tuple[Seen, int, int]:
     """Read rows with a margin, out to whole cells of the coarse grid; say how many lie above, and how many these are.
 
@@ -278,7 +302,8 @@ def padded(read: Callable[[int, int], Seen], top: int, bottom: int, height: int)
     seen = read(first, last)
     pad = [(0, -(last - first) % STEP), (0, -seen.clear.shape[1] % STEP)]
     values = np.pad(seen.values, [(0, 0), *pad], mode="edge")
-    return Seen(values, np.pad(seen.clear, pad), np.pad(seen.covers, [(0, 0), *pad])), top - first, bottom - top
+    known = None if seen.known is None else np.pad(seen.known, pad)
+    return Seen(values, np.pad(seen.clear, pad), np.pad(seen.covers, [(0, 0), *pad]), known), top - first, bottom - top
 
 
 class Ground:
@@ -292,9 +317,10 @@ class Ground:
         bands: int,
         shows: Sequence[bool] = (True,),
         others: int = 0,
+        survey: Survey | None = None,
     ) -> None:
         self._read, self.height, self.width, self.bands, self._shows = read, height, width, bands, shows
-        survey = Survey.of(read, height, width, bands + others, len(shows))
+        survey = survey or Survey.of(read, height, width, bands + others, len(shows))
         self.clear_pixels = float(survey.pixels[0].weight.sum())
         """How much clear ground there is."""
         clear, *covered = [
@@ -360,7 +386,10 @@ class Ground:
 
     def rows(self, top: int, bottom: int) -> Expected:
         """Give rows [top, bottom)."""
-        seen, above, height = padded(self._read, top, bottom, self.height)
+        return self.of(top, *padded(self._read, top, bottom, self.height))
+
+    def of(self, top: int, seen: Seen, above: int, height: int) -> Expected:
+        """Give rows from `top` on, of what `padded` gives."""
         inner = np.s_[..., above : above + height, : self.width]
         share = seen.covers / np.maximum(seen.covers.sum(axis=0), np.float32(1e-6))
         values, variance = np.zeros((2, self.bands, *seen.clear.shape), np.float32)
@@ -388,6 +417,40 @@ class Ground:
             out += filtered_by_cell(weights.astype(np.float32), pyramid.details[level], begin, size)
             left += over_cells(variance, left.shape[1:], size, begin)
         return image[: self.bands] + strength * (out - image[: self.bands]), left
+
+
+class Grounds:
+    """The expected ground of a scene of which other images show a part: with them there, and without them elsewhere."""
+
+    def __init__(
+        self, read: Callable[[int, int], Seen], height: int, width: int, bands: int, shows: Sequence[bool], others: int
+    ) -> None:
+        self._read, self.height, self._bands = read, height, bands
+        alone, told = Survey.of_both(read, height, width, (bands, bands + others), len(shows))
+        self._alone = Ground(read, height, width, bands, shows, survey=alone)
+        self._told = Ground(read, height, width, bands, shows, survey=told)
+        self.support = np.minimum(self._alone.support, self._told.support)
+        """On the coarse grid: how much clear ground there is around to go by, at least."""
+
+    def rows(self, top: int, bottom: int) -> Expected:
+        """Give rows [top, bottom)."""
+        seen, above, height = padded(self._read, top, bottom, self.height)
+        alone, told = _parts(seen, self._bands)
+        parts = zip(self._alone.of(top, alone, above, height), self._told.of(top, told, above, height), strict=True)
+        known = _known(seen)[above : above + height, : self._alone.width]
+        return Expected(*(one + known * (other - one) for one, other in parts))
+
+
+def _parts(seen: Seen, bands: int) -> tuple[Seen, Seen]:
+    """Give rows as they are without what else was seen, where that is not known, and with it, where it is."""
+    known = _known(seen)
+    alone = Seen(seen.values[:bands], seen.clear, seen.covers * (1 - known))
+    return alone, Seen(seen.values, seen.clear * known, seen.covers * known)
+
+
+def _known(seen: Seen) -> Float32:
+    assert seen.known is not None, "what reads for Grounds says it"
+    return seen.known
 
 
 def over_cells(cells: Float64, shape: tuple[int, ...], size: int, begin: int = 0) -> Float32:

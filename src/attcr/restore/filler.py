@@ -20,6 +20,7 @@ from attcr.references.check import Evidence, self_check
 from attcr.references.correct import Corrections, Corrector, Pair, tiles_over, with_network
 from attcr.references.fill import (
     BORDER_REACH,
+    EDGE,
     FILL_MARGIN,
     GROWTH_MARGIN,
     Colours,
@@ -29,6 +30,7 @@ from attcr.references.fill import (
     compose,
     enclosed,
     grow,
+    inwards,
     meet_border,
     tune,
 )
@@ -313,6 +315,17 @@ class Filler:
             first, last = max(top - reach, 0), min(bottom + reach, self.scene.height)
             clear &= clouds.rim.weights(clouds.read(first, last))[top - first : bottom - first] == 0
         return Shown(values, clear)
+
+    def shows(self, top: int, bottom: int) -> tuple[Float32, Float32]:
+        """Give rows [top, bottom) as the best reference or all together show them, and how far they do.
+
+        Not in the scene's local tones: these are fitted to its clear ground, and look better there than under cloud.
+        """
+        best = min(self.ways, key=lambda i: (i in self.refused, np.nan_to_num(self.tuned[i].error, nan=1.0)))
+        first, last = max(top - EDGE, 0), min(bottom + EDGE, self.scene.height)
+        shown = self._shown(best, first, last)
+        inner = np.s_[..., top - first : bottom - first, :]
+        return np.where(shown.clear, shown.values, np.float32(0))[inner], inwards(shown.clear)[inner]
 
     def fill(self, strip: Strip) -> Strip:
         """Give a strip with what is under cloud from references, and a layer that says from which.

@@ -454,7 +454,7 @@ def walk_of(
         fill=filler.fill if filler else None,
     )
     if job.options.ground == "scene" and "thick" not in job.spec.removes:
-        walk.ask_the_ground()
+        walk.ask_the_ground(filler.shows if filler and filler.ways else None)
     return walk
 
 

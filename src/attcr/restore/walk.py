@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from attcr.bands.sensors import RGB, Sensor, into_dtype
 from attcr.bands.spec import InputSpec
 from attcr.errors import SceneError, ShapeError
-from attcr.evidence.ground import STEP, Expected, Ground, Seen
+from attcr.evidence.ground import STEP, Expected, Ground, Grounds, Seen
 from attcr.predict import Float32, Predictor, eight_views
 from attcr.restore.options import RestoreOptions
 from attcr.scenes.blend import StripBlender
@@ -87,6 +87,10 @@ class Strip:
     """(3 + N, rows, W): mean day of the references that a pixel is from, the main one, how many, the weight of each."""
 
 
+Others = Callable[[int, int], tuple[Float32, Float32]]
+"""Gives rows [top, bottom) of what other images show (E, h, W), finite, and how far they show it (h, W), 0..1."""
+
+
 class Radar(Protocol):
     """Rows of radar on an image's grid."""
 
@@ -112,7 +116,7 @@ class Walk:
     slots: Sequence[str]
     """The slots that the bands go into, one for each."""
     radar: Radar | None = None
-    ground: Ground | None = None
+    ground: Ground | Grounds | None = None
     """What is expected under thin cloud and shadow by the scene's own clear ground; the network restores the rest."""
     on_tiles: Callable[[int], None] | None = None
     fill: Callable[[Strip], Strip] | None = None
@@ -222,14 +226,17 @@ class Walk:
         taken: Float32 = -(change[0][visible] * self._units[visible]).mean(axis=0)
         return taken
 
-    def ask_the_ground(self) -> None:
-        """Let the scene's clear ground say what is under thin cloud and in shadow, from here on."""
+    def ask_the_ground(self, others: Others | None = None) -> None:
+        """Let the scene's clear ground say what is under thin cloud and in shadow, and what `others` show of it."""
         if self.clouds is not None:
             self.clouds = replace(self.clouds, near_thick=min(NEAR_OPAQUE, self.clouds.rim.dilate))
-            read = self._seen(self.clouds)
-            self.ground = Ground(read, self.rows.height, self.rows.width, len(self.rows.bands), (True, True))
+            size = self.rows.height, self.rows.width, len(self.rows.bands)
+            if others is None:
+                self.ground = Ground(self._seen(self.clouds), *size, (True, True))
+            else:
+                self.ground = Grounds(self._seen(self.clouds, others), *size, (True, True), len(others(0, 1)[0]))
 
-    def _seen(self, clouds: CloudMap) -> Callable[[int, int], Seen]:
+    def _seen(self, clouds: CloudMap, others: Others | None = None) -> Callable[[int, int], Seen]:
         """Give what reads rows as evidence: reflectance, what is surely clear, and what is under cloud or in shadow."""
 
         def read(top: int, bottom: int) -> Seen:
@@ -239,7 +246,11 @@ class Walk:
             found = clouds.rows(top, bottom)
             cover = np.where(valid & ~found.thick, found.weights, np.float32(0))
             clear = (valid & found.sure).astype(np.float32)
-            return Seen(values, clear, np.stack([cover * (1 - found.dark), cover * found.dark]))
+            covers = np.stack([cover * (1 - found.dark), cover * found.dark])
+            if others is None:
+                return Seen(values, clear, covers)
+            shown, known = others(top, bottom)
+            return Seen(np.concatenate([values, shown]), clear, covers, known)
 
         return read
 
