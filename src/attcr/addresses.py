@@ -1,7 +1,5 @@
 """Addresses of files, here or elsewhere, and how to show them: without user, password, token or signature."""
 
-from __future__ import annotations
-
 import ipaddress
 import os
 import re

@@ -4,8 +4,6 @@ All that is compared at a size runs in turn, round after round, so that the mach
 network runs the same one without its attention product: the ratio of the two is what the attention costs.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,7 +1,5 @@
 """Downloads: streamed in pieces, bounded in size and time, and given up when asked."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

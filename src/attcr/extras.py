@@ -1,7 +1,5 @@
 """Imports that wait: optional libraries, with the error that says what to install, and names imported on first use."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module

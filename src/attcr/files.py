@@ -1,7 +1,5 @@
 """Files on disk: one way to write them whole or not at all, one sha256, one place for what is kept between runs."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Results in a notebook: before and after side by side, or under a swipe, with the pictures in the page."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -18,7 +18,7 @@ from attcr.errors import ConfigError
 from attcr.restore.options import restore_options
 
 SOURCE = Path(__file__).parents[2] / "src" / "attcr"
-COMMANDS = [["demo"], ["restore"], ["weights"], ["evaluate"], ["audit"], ["gates"], ["info"], ["convert"], ["export"]]
+COMMANDS = [["demo"], ["restore"], ["weights"], ["evaluate"], ["audit"], ["info"], ["convert"], ["export"]]
 COMMANDS += [["fleet", command] for command in ("plan", "run", "status", "retry")]
 runner = CliRunner()
 

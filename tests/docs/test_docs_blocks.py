@@ -136,7 +136,7 @@ def parse(root: Any, words: list[str]) -> None:
         assert words[depth] in command.commands, f"there is no command {' '.join(words)}"
         command, depth = command.commands[words[depth]], depth + 1
     command.make_context(" ".join(words[:depth]), words[depth:])
-    if words[1] in ("train", "ablate") and "--config" in words:
+    if words[1] == "train" and "--config" in words:
         recipe = words[words.index("--config") + 1]
         shipped = ROOT / "src" / "attcr" / "train" / "recipes" / f"{recipe}.yaml"
         assert recipe.endswith(".yaml") or shipped.is_file(), f"there is no recipe {recipe}"

@@ -11,9 +11,9 @@ from torch import Tensor
 
 import attcr
 from attcr.networks.attcr import Attention
-from attcr.paper.gates import trace_gates
 
 from .gallery import haze
+from .gates import trace_gates
 from .style import ORANGE, TEXT, save
 
 Array = NDArray[Any]

@@ -1,7 +1,5 @@
 """Products and bands: which sensor a scene is of by what it says about itself, and which of its bands is which."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -9,11 +9,11 @@ from attcr.cli.arguments import Naming, NamingGroup
 from attcr.cli.bench import bench
 from attcr.cli.data import audit, evaluate
 from attcr.cli.fleet import fleet
-from attcr.cli.networks import convert, export, gates, info, weights
+from attcr.cli.networks import convert, export, info, weights
 from attcr.cli.scenes import demo, restore
 from attcr.cli.serve import serve
 from attcr.cli.threads import keep_memory, spare_the_cores
-from attcr.cli.training import ablate, train
+from attcr.cli.training import train
 from attcr.cli.voice import exit_code, one_line
 from attcr.errors import AttcrError
 from attcr.extras import missing
@@ -45,10 +45,9 @@ def _root(
 
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
-for command in (demo, restore, weights, evaluate, audit, gates, info, convert, export, bench, serve):
+for command in (demo, restore, weights, evaluate, audit, info, convert, export, bench, serve):
     app.command(cls=Naming)(command)
 app.command(cls=Naming, context_settings=_PASSED_ON, add_help_option=False)(train)
-app.command(cls=Naming, context_settings=_PASSED_ON, add_help_option=False)(ablate)
 app.add_typer(fleet, name="fleet")
 
 NO_TORCH = (

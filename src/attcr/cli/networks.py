@@ -1,4 +1,4 @@
-"""Commands about networks and weights: info, convert, export, weights, gates."""
+"""Commands about networks and weights: info, convert, export, weights."""
 
 import json
 from dataclasses import asdict
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attcr.cli.arguments import Bands, OnlyJson, Sensor, Weights, option, read_settings
+from attcr.cli.arguments import Bands, OnlyJson, Sensor, option, read_settings
 from attcr.cli.voice import as_flags, quiet_rasterio
 from attcr.errors import ConfigError
 
@@ -141,16 +141,3 @@ def _which_weights(scene: list[str], sensor: str | None, bands: str | None, as_j
     for fit in fits:
         told = f"fits. {fit.reason[0].upper()}{fit.reason[1:]}" if fit.fits else f"does not fit. {fit.reason}"
         typer.echo(f"{fit.weights}: {as_flags(told)}")
-
-
-def gates(
-    images: Annotated[list[Path], typer.Argument(help="Cloudy RGB images.")],
-    weights: Weights,
-    out: Annotated[Path, option("FOLDER", "The folder for figures and gates.json.")],
-) -> None:
-    """Draw what the gates of a network do to images: channels, before and after, distributions."""
-    from attcr.paper.gates import draw_gates, trace_files
-    from attcr.weights import load_model
-
-    for path in draw_gates(trace_files(load_model(weights), images), out):
-        typer.echo(path)

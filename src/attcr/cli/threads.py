@@ -6,9 +6,6 @@ import sys
 from collections.abc import MutableMapping
 from contextlib import suppress
 
-ALL_CORES = ("train", "ablate")
-"""Commands that run for hours: they share the machine for as long."""
-
 KEPT = {
     "MALLOC_MMAP_THRESHOLD_": (-3, 2**31 - 1),
     "MALLOC_TRIM_THRESHOLD_": (-1, 2**31 - 1),
@@ -40,7 +37,7 @@ def spare_the_cores(environment: MutableMapping[str, str] = os.environ, argv: li
     """
     environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     command = (sys.argv if argv is None else argv)[1:2]
-    if command and command[0] not in ALL_CORES:
+    if command and command[0] != "train":  # which runs for hours, and shares the machine for as long
         environment.setdefault("OMP_NUM_THREADS", str(idle_cores(cores(), load())))
 
 

@@ -1,4 +1,4 @@
-"""Commands that train: train, ablate."""
+"""The command that trains: train."""
 
 import typer
 
@@ -8,10 +8,3 @@ def train(context: typer.Context) -> None:
     from attcr.train.run import train as run
 
     run(context.args)
-
-
-def ablate(context: typer.Context) -> None:
-    """Train variants under one budget and compare them: --config small-cpu --data.root DATA; see --help."""
-    from attcr.paper.ablate import ablate as run
-
-    typer.echo(run(context.args, say=typer.echo).read_text())

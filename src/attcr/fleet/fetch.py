@@ -1,7 +1,5 @@
 """The remote files of a scene, read whole ahead of the network and laid down as local ones."""
 
-from __future__ import annotations
-
 import io
 import json
 import threading

@@ -1,7 +1,5 @@
 """What was done: small Parquet files, one row an outcome. The truth is the item of each scene; this is the log."""
 
-from __future__ import annotations
-
 import os
 import socket
 import time

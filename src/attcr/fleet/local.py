@@ -1,7 +1,5 @@
 """The engine `local`: this process, one scene after the other, reading one ahead."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 from collections import deque

@@ -1,7 +1,5 @@
 """Plan a run: turn a STAC search or a prefix into a manifest, and say what it will take."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -5,8 +5,6 @@ little at a time (back-pressure), and the work of an actor that died goes back t
 it for that actor's successor, which may wait for a machine that never comes.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

@@ -1,7 +1,5 @@
 """A run: what the manifest asks for, less what is done, through an engine, into the ledger."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """The options of one scene: those of the run, with the settings of its row over them."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """How a run ends before its end: at a signal, whatever it is at, and a scene at its deadline."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -3,8 +3,6 @@
 A scene may be run any number of times, anywhere, by several workers at once: the first item to appear is the commit.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import threading

@@ -1,7 +1,5 @@
 """Networks as ONNX files for other programs. What is written is checked against torch first."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

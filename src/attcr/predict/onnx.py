@@ -7,8 +7,6 @@ multiples of 4. It gives the restored image and, beside it, what the network add
 # B batch, C channels of the stage, H W pixels, N = H*W tokens, h heads, d head dim, c = CHUNK, G = GROUP,
 # M groups of G chunks of c tokens
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The predictor that runs on ONNX Runtime. Needs no torch."""
 
-from __future__ import annotations
-
 from attcr.errors import ConfigError, WeightsError
 from attcr.extras import needed
 from attcr.predict.onnx import CHANGE, CLOUDY, OnnxNetwork

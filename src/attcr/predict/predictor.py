@@ -1,7 +1,5 @@
 """What a predictor is, and what all of them do to images around their networks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Protocol, runtime_checkable
 

@@ -1,7 +1,5 @@
 """The predictor that runs on torch."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 from collections.abc import Mapping

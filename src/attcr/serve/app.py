@@ -1,7 +1,5 @@
 """The app: routes put together, and the server that runs them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

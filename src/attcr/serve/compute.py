@@ -4,8 +4,6 @@ It ends when the server does, however that ends: the next one starts an unfinish
 published once.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import asdict

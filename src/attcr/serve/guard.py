@@ -1,7 +1,5 @@
 """What every request passes: who sends it, from which page, and what is logged about it."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a request asks for: read, checked, and its files brought into the job's own folder."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

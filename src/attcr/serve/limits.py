@@ -1,7 +1,5 @@
 """Who may ask, for what, from where: API keys, hosts and addresses that are allowed, files that are taken."""
 
-from __future__ import annotations
-
 import http.client
 import re
 import socket

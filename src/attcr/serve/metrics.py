@@ -1,7 +1,5 @@
 """What operators see: logs as lines of JSON, figures for Prometheus."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

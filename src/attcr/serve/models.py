@@ -1,7 +1,5 @@
 """What requests hold and what answers say: models, and the schemas that the API's description shows of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 

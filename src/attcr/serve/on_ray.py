@@ -1,7 +1,5 @@
 """The engine `ray` of a server: one driver that hands jobs to the fleet's actors as they come."""
 
-from __future__ import annotations
-
 import queue
 from collections.abc import Callable, Iterator
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """The routes of tiles, facts and points; the processes that draw them are `attcr.serve.tiles`."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

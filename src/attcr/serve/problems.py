@@ -1,7 +1,5 @@
 """Refusals over HTTP: problem details (RFC 7807) with the exception types of OGC API - Processes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """OGC API - Processes 1.0: landing page, conformance, the process, its execution, jobs and results."""
 
-from __future__ import annotations
-
 import json
 import time
 from datetime import datetime, timezone

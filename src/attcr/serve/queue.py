@@ -1,7 +1,5 @@
 """The jobs that a server knows, and whose turn it is."""
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict, deque
 

@@ -1,7 +1,5 @@
 """Settings of a server: where its store is, what it accepts, and how much."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
@@ -141,7 +139,7 @@ def read_limits(given: Sequence[str]) -> Limits:
         if name not in kinds:
             raise ConfigError(f"There is no limit {name!r}; expected one of {', '.join(kinds)}.")
         try:
-            chosen[name] = int(float(number)) if kinds[name] == "int" else float(number)
+            chosen[name] = int(float(number)) if kinds[name] is int else float(number)
         except (ValueError, OverflowError):
             raise ConfigError(f"The limit {name} is {number!r}; expected a number.") from None
     return Limits(**chosen)  # type: ignore[arg-type]  # as their names say

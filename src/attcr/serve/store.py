@@ -8,8 +8,6 @@ items/ID.json      the fleet's item: the job is successful
 ended/ID.json      how and when it ended; alone, that it failed or was dismissed
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import logging

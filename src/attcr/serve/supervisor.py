@@ -1,7 +1,5 @@
 """From a request to its end: files fetched, a process found, deaths and deadlines seen to, and old jobs removed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

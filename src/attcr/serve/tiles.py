@@ -3,8 +3,6 @@
 `python -m attcr.serve.tiles` is started by the server, and ends when the server does.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Files that users send, streamed to disk."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What computes jobs: a job of the store is restored as the fleet restores a scene, and tells how far it is."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

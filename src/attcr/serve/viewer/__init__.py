@@ -1,7 +1,5 @@
 """The page in which scenes are dropped, followed and compared: plain files, served to browsers as they are."""
 
-from __future__ import annotations
-
 from os import PathLike, stat_result
 from pathlib import Path
 

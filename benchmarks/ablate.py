@@ -1,14 +1,17 @@
-"""`attcr ablate`: variants of one network trained under one budget and seed set, and one table of what came out."""
+"""Variants of one network trained under one budget and seed set, and one table of what came out.
+
+python benchmarks/ablate.py --config small-cpu --data.root DATA
+"""
 
 import hashlib
 import json
 import logging
 import re
 import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib.resources import as_file, files
 from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any, Literal, cast, get_args
@@ -28,6 +31,8 @@ from attcr.train.data import PairData
 from attcr.train.run import with_recipes
 from attcr.train.task import RestorationTask
 
+SHIPPED = Path(__file__).with_name("ablations")
+"""Comparisons by name."""
 SIZE = 256
 """Side of the image that multiply-adds are stated for: the paper's."""
 PAPER_PIXELS = 37_000 * 16 * 256**2
@@ -85,8 +90,7 @@ def ablate(args: list[str], *, say: Callable[[str], None] = lambda line: None) -
     stopped continues where it stopped.
     """
     parser = _parser()
-    with as_file(files("attcr.paper") / "recipes") as shipped:
-        settings = parser.parse_args(with_recipes(args, shipped))
+    settings = parser.parse_args(with_recipes(args, SHIPPED))
     ready = parser.instantiate_classes(settings)
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # it would greet at each of the runs
     names, seeds = [variant.name for variant in ready.variants], ready.seeds
@@ -118,7 +122,7 @@ def ablate(args: list[str], *, say: Callable[[str], None] = lambda line: None) -
 
 
 def _parser() -> ArgumentParser:
-    parser = ArgumentParser(prog="attcr ablate", description=__doc__)
+    parser = ArgumentParser(description=__doc__)
     parser.add_argument("--config", action="config", help="a YAML file, or the name of a shipped comparison")
     parser.add_argument("--out", type=str, default="runs/ablation", help="the folder for runs and table")
     parser.add_argument(
@@ -271,3 +275,7 @@ def _table(budget: dict[str, Any], results: list[dict[str, Any]]) -> str:
 def _show(spread: dict[str, float | None], how: str) -> str:
     deviation = "" if spread["sd"] is None else f" ± {spread['sd']:{how.removeprefix('+')}}"
     return f"{spread['mean']:{how}}{deviation}"
+
+
+if __name__ == "__main__":
+    print(ablate(sys.argv[1:], say=print).read_text())

@@ -1,5 +1,9 @@
-"""What the gates do to an image: their values in the last block of each stage, traced and drawn (paper, IV-F)."""
+"""What the gates do to an image: their values in the last block of each stage, traced and drawn (paper, IV-F).
 
+python -m tools.figures.gates a.png b.png --weights rice2-small --out FOLDER
+"""
+
+import argparse
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +22,7 @@ from attcr.data.pairs import EIGHT_BIT, read_image
 from attcr.errors import ConfigError, DataError
 from attcr.evaluate.figures import new_figure, picture, save_figure
 from attcr.networks.attcr import ATTCR, Block
+from attcr.weights import load_model
 
 Array = NDArray[Any]
 
@@ -281,3 +286,18 @@ def _show_picture(axis: Any, trace: GateTrace, image: Array, title: str) -> None
     axis.imshow(trace.picture(image))
     axis.set_title(title, fontsize=8)
     axis.set_axis_off()
+
+
+def main() -> None:
+    """Draw what the gates of a network do to images: channels, before and after, distributions."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("images", nargs="+", type=Path, help="cloudy RGB images")
+    parser.add_argument("--weights", required=True, help="a published name (see attcr weights), or a path")
+    parser.add_argument("--out", required=True, type=Path, help="the folder for figures and gates.json")
+    given = parser.parse_args()
+    for path in draw_gates(trace_files(load_model(given.weights), given.images), given.out):
+        print(path)
+
+
+if __name__ == "__main__":
+    main()

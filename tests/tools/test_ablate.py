@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from benchmarks import ablate as module
+from benchmarks.ablate import Variant, ablate
 
-from attcr.cli import app
 from attcr.data import PairFolder
 from attcr.errors import ConfigError
 from attcr.evaluate import PROTOCOLS
 from attcr.networks.attcr import ATTCRConfig
-from attcr.paper import ablate as module
-from attcr.paper.ablate import Variant, ablate
 from attcr.paper.ablations import AblationConfig
 from attcr.train.task import RestorationTask
 from fakes import make_pairs
@@ -85,10 +83,7 @@ def test_a_comparison_is_trained_written_and_not_trained_twice(
     assert again["variants"][1]["psnr"] == swin["psnr"]  # the same seed gives the same network, whatever ran before
 
     smaller = ["--variants=[{name: triangular}]", "--seeds=[0]", "--trainer.max_steps=1"]
-    result = CliRunner().invoke(app, ["ablate", *settings, *smaller])
-    assert result.exit_code == 0, result.output
-    assert result.output.endswith(f"{table.read_text()}\n")
-    assert read(table)["variants"][0]["psnr"]["sd"] is None
+    assert read(ablate([*settings, *smaller]))["variants"][0]["psnr"]["sd"] is None
     assert trained[1:] == [("ATTCRConfig", 0)]  # another budget is another run
 
 
