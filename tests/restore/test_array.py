@@ -269,7 +269,7 @@ def test_tile_borders_do_not_show_on_a_smooth_scene_and_where_tiles_start_matter
     change = np.abs(results[0] - image).max()
     shift = np.abs(results[0] - results[1]).max()
     assert change > 0.02  # the network does something
-    assert shift < 0.05  # of 1: the bound that docs/guides/restore.md states
+    assert shift < 0.05  # of 1: at most a twentieth
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ _HOSTS = (
     "A host that scenes may be fetched from, as example.org or *.example.org; private:HOST where it is in a private "
     "network; may be repeated."
 )
-_LIMITS = "A limit, as jobs=20 or pixels=1e8; see docs/guides/serve.md; may be repeated."
+_LIMITS = "A limit, as jobs=20 or pixels=1e8; see docs/reference/serve.md; may be repeated."
 
 
 def serve(
