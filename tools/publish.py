@@ -42,6 +42,8 @@ from attcr.weights import Published, find_weights, load_model, published, read_h
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "src" / "attcr" / "weights" / "published"
 CARDS = ROOT / "docs" / "reference" / "models"
+RESULTS_PAGE = {"s2-dates": "dates.md"}
+"""The page of results of weights that have none of their own name."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,7 @@ def publish(weights: str, reports: list[str]) -> None:
     published.cache_clear()
     CARDS.mkdir(exist_ok=True)
     shipped = published()[name]
-    (CARDS / f"{name}.md").write_text(_card(shipped, read))
+    (CARDS / f"{name}.md").write_text(card(shipped))
     (CARDS / f"{name}.json").write_text(json.dumps(_item(shipped).to_dict(), indent=2) + "\n")
 
 
@@ -230,7 +232,9 @@ def _scores(report: dict[str, Any]) -> list[dict[str, Any]]:
     return scores
 
 
-def _card(entry: Published, reports: list[dict[str, Any]]) -> str:
+def card(entry: Published) -> str:
+    """The model card: what the network is for, what it is not for, and its scores as published."""
+    page = RESULTS_PAGE.get(entry.name, f"{entry.name}.md")
     lines = [
         f"# {entry.name}",
         "",
@@ -245,13 +249,10 @@ def _card(entry: Published, reports: list[dict[str, Any]]) -> str:
         "| | |",
         "|---|---|",
         f"| trained on | {entry.data} |",
-        f"| training | {entry.training} |",
-        f"| network | {entry.network}: {', '.join(f'{name} {value}' for name, value in entry.config.items())} |",
-        f"| takes | {', '.join(slot.name for slot in entry.spec.slots)}; {', '.join(entry.spec.products)} |",
+        f"| network | {entry.network}, dim {entry.config['dim']}; {entry.training} |",
+        f"| takes | {', '.join(slot.name for slot in entry.spec.bands)}; {', '.join(entry.spec.products)} |",
         f"| removes | {', '.join(entry.spec.removes)} |",
-        f"| file | {entry.bytes:,} bytes, float16, sha256 `{entry.sha256}` |",
-        f"| licence | {entry.licence} |",
-        f"| code | commit {entry.commit} |",
+        f"| file | {entry.bytes:,} bytes, float16, {entry.licence}, sha256 `{entry.sha256}` |",
         "",
         "## Scores",
         "",
@@ -259,16 +260,8 @@ def _card(entry: Published, reports: list[dict[str, Any]]) -> str:
         "|---|---|---|",
     ]
     lines += [f"| {s.benchmark} | {s.protocol} | {s} |" for s in entry.scores]
-    for report in reports:
-        subject = report["subject"]
-        for by in ("by the input's PSNR", "by cloud cover"):
-            result = next(iter(report["protocols"].values()))
-            lines += ["", f"PSNR {by}:", "", "| | images | input copied | restored |", "|---|---|---|---|"]
-            for part, group in result[by].items():
-                if group["images"]:
-                    copied, own = (group["methods"][method]["psnr"] for method in ("input copied", subject))
-                    lines.append(f"| {part} | {group['images']} | {copied:.2f} | {own:.2f} |")
-    lines += ["", "## Not for", "", *(f"- {limit}." for limit in entry.limits), ""]
+    lines += ["", f"All figures: [Results](../../results/{page}).", ""]
+    lines += ["## Not for", "", *(f"- {limit}." for limit in entry.limits), ""]
     lines += [f"Metadata as a STAC item of the MLM extension: [{entry.name}.json]({entry.name}.json).", ""]
     return "\n".join(lines)
 

@@ -11,6 +11,7 @@ import torch
 import attcr
 from attcr.data.clear_s2 import SPEC
 from attcr.files import sha256
+from attcr.weights import published
 
 CONFIG = attcr.ATTCRConfig(27, 26, tuple(range(13)), dim=8, blocks=(1, 1, 1, 1, 1), heads=(2, 2, 2, 2, 2))
 
@@ -72,3 +73,8 @@ def test_the_table_says_how_a_network_of_many_bands_was_trained(publish: ModuleT
         "from earlier, 9 steps of 5 or 2 crops, 64 px from step 0 on, 96 px from step 7 on, L1 and the likelihood of "
         "the expected error, 32-true, 2 CPU cores, mean with 70% of a7b04401"
     )
+
+
+@pytest.mark.parametrize("name", sorted(attcr.list_models()))
+def test_the_card_in_the_documentation_is_the_one_made_now(publish: ModuleType, name: str) -> None:
+    assert (publish.CARDS / f"{name}.md").read_text() == publish.card(published()[name])

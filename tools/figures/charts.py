@@ -36,7 +36,7 @@ def score_against_cost(folder: Path) -> None:
     axes.annotate(
         "rice2-small (measured)", (small, score), (7, -9), textcoords="offset points", fontsize=9, color=ORANGE
     )
-    spagan = float(re.findall(r"\| SpA-GAN \| [\d.]+ M \| ([\d.]+)", (RESULTS / "index.md").read_text())[0])
+    spagan = float(re.findall(r"\| SpA-GAN, .*? \| [\d.]+ M \| ([\d.]+)", (RESULTS / "index.md").read_text())[0])
     axes.plot(sizes["spagan"]["multiply_adds_paper"] / 1e9, spagan, "D", color=ORANGE, markersize=6)
     axes.annotate("SpA-GAN (measured)", (sizes["spagan"]["multiply_adds_paper"] / 1e9, spagan), (7, -9),
                   textcoords="offset points", fontsize=8.5, color=ORANGE)  # fmt: skip
