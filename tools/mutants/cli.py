@@ -54,7 +54,7 @@ MUTANTS = [
         ("tests/cli/test_threads.py",),
         ("no-thread-left", "max(1, count - round(", "max(0, count - round("),
         ("load-is-added", "count - round(max(busy, 0.0))", "count + round(max(busy, 0.0))"),
-        ("training-shares", "command[0] not in ALL_CORES", "command[0] in ALL_CORES"),
+        ("training-shares", 'command[0] != "train"', 'command[0] == "train"'),
         ("memory-not-kept", "mallopt(number, value)", "pass"),
         ("allocator-of-the-user", "or any(name in environment for name in KEPT)", ""),
     ),

@@ -145,7 +145,7 @@ MUTANTS = [
     *of(
         "restore/publish.py",
         ("tests/restore/test_walk.py", "tests/restore/test_scene.py"),
-        ("preview-of-the-first-three", "self._bands = shown_bands(slots)", "self._bands = [0, 1, 2]"),
+        ("preview-of-the-first-three", "self._picture = shown_bands(slots), ", "self._picture = [0, 1, 2], "),
         ("item-stays-while-rasters-change", "outputs.item.unlink(missing_ok=True)", "pass"),
         ("quality-has-no-nodata", "nodata=NODATA,", "nodata=None,"),
     ),

@@ -4,6 +4,11 @@ from .mutant import of
 
 MUTANTS = [
     *of(
+        "addresses.py",
+        ("tests/serve/test_hostile.py::test_a_name_that_leads_into_a_private_network_is_refused",),
+        ("dressed-up-addresses", "ip.version == net.version and ip in net for net", "ip is net for net"),
+    ),
+    *of(
         "bench.py",
         ("tests/test_bench.py",),
         (
