@@ -109,6 +109,7 @@ def test_a_cell_with_few_pixels_believes_the_scene(monkeypatch: pytest.MonkeyPat
     assert sums.near(0).mean[0, 4, 0] == pytest.approx(0.9 * 400 / (100 + 400))
     assert sums.near(1).mean[0, 4, 0] == pytest.approx(0.9 * 100 / (100 + 100))
     assert sums.near(0).mean[0, 1, 0] == pytest.approx((450 + 0.9 * 400) / (450 + 400))
+    assert sums.near(0).weight[0].tolist() == [900 + 400, 450 + 400, 400, 50 + 400, 100 + 400], "both sides alike"
 
 
 def test_the_nearest_clear_ground_that_is_enough_is_interpolated() -> None:

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attcr.scenes.clouds.masks import THICK, THIN
-from attcr.scenes.clouds.rim import CloudMap, Rim
+from attcr.scenes.clouds.rim import SOFT, CloudMap, Rim
+from attcr.scenes.clouds.vote import DARK
 from attcr.scenes.tiles import Grid, Tile, grid
 
 
@@ -107,3 +108,17 @@ def test_what_is_left_is_the_same_however_the_rows_are_asked_for(
     tiles = grid(height, 30, tile=16, overlap=4)
     run = [tile for row in tiles.rows for tile in clouds.cloudy_tiles(tiles, row)]
     assert all(tile in run for tile in tiles if whole.weights[tile.rows, tile.cols].any())
+
+
+def test_shadow_is_as_soft_however_the_rows_are_asked_for() -> None:
+    told = np.zeros((40, 8), np.uint8)
+    told[20:, :] = DARK
+
+    def read(top: int, bottom: int) -> np.ndarray:
+        return told[top:bottom]
+
+    clouds = CloudMap(read, 40, Rim(1, 1), bits=read)
+    whole = clouds.rows(0, 40).dark
+    parts = [clouds.rows(top, top + 10).dark for top in range(0, 40, 10)]
+    assert np.array_equal(np.concatenate(parts), whole)
+    assert 0 < whole[20 - 2 * SOFT, 0] < 0.1 < whole[19, 0] < 0.5 < whole[20, 0] < 1
