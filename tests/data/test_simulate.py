@@ -11,7 +11,7 @@ from torch import Tensor
 from attcr.bands.spec import RICE2, SEN12MSCR, TRUE_COLOUR, InputSpec, Slot
 from attcr.data import PairedAugment, PairFolder
 from attcr.data import pairs as pairs_module
-from attcr.data.simulate import THICK_CLOUD, THIN_VEIL, CloudKind, SimulateClouds, simulate_clouds
+from attcr.data.simulate import THICK_CLOUD, THIN_VEIL, CloudKind, SimulateClouds, _broken, simulate_clouds
 from attcr.data.transforms import Chain
 from attcr.errors import ConfigError, ShapeError
 from fakes import make_pairs
@@ -83,6 +83,13 @@ def test_the_share_under_cloud_is_the_one_asked(cover: float) -> None:
         (simulate_clouds(ground(3, 128), kind, generator=seeded(s)).thickness > 0).float().mean() for s in range(8)
     ]
     assert float(torch.stack(shares).mean()) == pytest.approx(cover, abs=0.03)
+
+
+def test_broken_cloud_is_thin_at_its_edge_and_grows_faster_inside() -> None:
+    thickness = _broken(torch.linspace(0, 1, 201), 0.5)
+    assert not thickness[:101].any()
+    assert thickness[150] == pytest.approx(0.25**1.5, abs=1e-3)
+    assert thickness[200] == pytest.approx(0.5**1.5, abs=1e-3)
 
 
 def test_the_shadow_is_the_cloud_moved_aside() -> None:
