@@ -191,7 +191,10 @@ def make_data(recipe: str, root: Path) -> None:
         (make_clear_s2 if recipe == "s2-thin" else make_gaps)(root)
 
 
-@pytest.mark.parametrize("recipe", ["rice2-small", "rgb-thin", "s2-thin", "s2-dates"])
+@pytest.mark.parametrize(
+    "recipe",
+    ["rgb-thin", *(pytest.param(one, marks=pytest.mark.nightly) for one in ("rice2-small", "s2-thin", "s2-dates"))],
+)
 def test_a_broken_run_of_each_published_recipe_resumes_to_the_same_bits(recipe: str, tmp_path: Path) -> None:
     make_data(recipe, tmp_path / "data")
     sizes = ["--data.crop={0: 8, 1: 16, 2: 24}", "--data.batch_size={0: 3, 1: 2, 2: 1}", "--data.crop_cycle=4"]
