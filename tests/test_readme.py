@@ -1,16 +1,21 @@
-"""What the README says of the weights; its blocks run in tests/docs."""
+"""What the first page says is what the pages of results say; its blocks run in tests/docs."""
 
+import re
 from pathlib import Path
 
-from attcr.weights import published
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+ROWS = re.findall(r"(?m)^\| \[[^]]+\]\((docs/results/\w+\.md)\) (\|.*)$", README)
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+
+def test_the_figures_are_those_of_the_page_that_is_linked_beside_them() -> None:
+    assert len(ROWS) >= 4
+    for page, row in ROWS:
+        there = {f"{float(number):.4f}" for number in re.findall(r"0\.\d{4,}", (ROOT / page).read_text())}
+        told = set(re.findall(r"0\.\d+", row))
+        assert len(told) >= 2
+        assert told <= there, f"{page} has no {told - there}: bring the row of README.md up to date"
 
 
-def test_the_scores_are_those_of_the_weights_in_the_package() -> None:
-    for entry in published().values():
-        row = next(line for line in README.splitlines() if line.startswith(f"| [`{entry.name}`]"))
-        for score in entry.scores:
-            assert f"**{score.value:#.4g}**" in row
-            assert score.low is None or f"[{score.low:#.4g}, {score.high:#.4g}]" in row
-            assert f"{score.input_copied:#.4g}" in row
+def test_the_first_page_is_short() -> None:
+    assert len(README.split()) <= 600
