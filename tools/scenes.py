@@ -122,7 +122,7 @@ def main() -> None:
     args = parser.parse_args()
     replace_block(args.page.read_text(), args.block, "")
     args.work.mkdir(parents=True, exist_ok=True)
-    predictor, rows = open_predictor(args.weights, dtype="float32"), {}
+    predictor, rows = open_predictor(args.weights, dtype="float32"), dict[str, Counts]()
     for number, given in enumerate(args.pairs):
         name, _, place = given.partition("=")
         folder, _, images = place.partition(":")
