@@ -215,7 +215,7 @@ MUTANTS = [
             "strip.values[band][here]",
         ),
         ("broad-infrared-alone", "infrared = narrow if infrared is None else infrared", "infrared = infrared"),
-        ("left-though-filled", "left = strip.left - was_left", "left = strip.left"),
+        ("left-though-filled", "strip.left & ~(changed & np.isin(quality, (CLOUD_LEFT, NODATA)))", "strip.left"),
         ("left-is-original", "            quality[alone] = CLOUD_LEFT", "            quality[alone] = quality[alone]"),
     ),
     *of(
@@ -245,6 +245,35 @@ MUTANTS = [
             "mean = np.where(parts > 0, parts * days[:, None], 0).sum(axis=0)",
             "mean = days[parts.argmax(axis=0)]",
         ),
+    ),
+    *of(
+        "restore/job.py",
+        ("tests/restore/test_window_of_scene.py",),
+        (
+            "tiles-of-the-window",
+            "tiles = grid(profile.whole.height, profile.whole.width,",
+            "tiles = grid(profile.height, profile.width,",
+        ),
+        ("any-window-is-taken-up", "        if self.window:\n", "        if False:\n"),
+    ),
+    *of(
+        "restore/scene.py",
+        ("tests/restore/test_window_of_scene.py",),
+        (
+            "window-begins-at-its-first-tile",
+            "begin = first_row(job) + state.row if state.row else 0",
+            "begin = state.row",
+        ),
+        (
+            "surroundings-are-written",
+            "    if job.window is None:\n        return strips",
+            "    if True:\n        return strips",
+        ),
+    ),
+    *of(
+        "restore/walk.py",
+        ("tests/restore/test_window_of_scene.py",),
+        ("cut-at-the-wrong-columns", "rows[..., first:last, window.cols]", "rows[..., first:last, : window.width]"),
     ),
     *of(
         "restore/publish.py",

@@ -4,6 +4,29 @@ from .mutant import of
 
 MUTANTS = [
     *of(
+        "scenes/windows.py",
+        ("tests/restore/test_window_of_scene.py",),
+        ("coarse-pixels-are-cut", "step = max(band.factor for band in scene.bands)", "step = 1"),
+        (
+            "box-in-the-wrong-order",
+            "inverse * (x, y) for x in (west, east) for y in (south, north)",
+            "inverse * (x, y) for x in (west, east) for y in (south, south)",
+        ),
+        ("all-of-the-scene-is-read", "tile.start - AROUND, needs.start", "0, needs.start"),
+        ("without-what-tiles-need", "min(tile.start - AROUND, needs.start)", "tile.start - AROUND"),
+        (
+            "references-as-a-whole",
+            "        return scene.window(Tile(*profile.corner",
+            "        return scene if scene.bands else scene.window(Tile(*profile.corner",
+        ),
+    ),
+    *of(
+        "scenes/scene.py",
+        ("tests/restore/test_window_of_scene.py",),
+        ("mask-at-the-window", "self._profile, profile = profile, profile.whole", "self._profile = profile"),
+        ("window-where-the-scene-begins", "return Window(col + left, row + top,", "return Window(left, top,"),
+    ),
+    *of(
         "scenes/tiles.py",
         ("tests/scenes/test_tiles.py",),
         ("last-tile-lost", "return (0, *inner, last) if last else (0,)", "return (0, *inner) if last else (0,)"),

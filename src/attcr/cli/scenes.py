@@ -134,6 +134,8 @@ def _plan(voice: Voice, scene: list[str], target: str, weights: str | None, opti
 
 
 def _told_by_plan(plan: "ScenePlan", target: str, options: "RestoreOptions") -> Iterator[str]:
+    if plan.read != (plan.height, plan.width):
+        yield f"a window, for which {plan.read[1]} x {plan.read[0]} pixels are read"
     yield f"{plan.width} x {plan.height} pixels, bands {' '.join(plan.bands)}, {plan.dtype}, {plan.sensor}"
     yield f"mask {plan.mask}: {plan.tiles_to_run} of {plan.tiles} tiles go through the network"
     for reference in plan.references:

@@ -59,6 +59,7 @@ def _checked(name: str, value: Any) -> Any:
     """Give a value of JSON as one of an option; it keeps its own type, as a digest tells 0 from 0.0."""
     option = restore_options()[name]
     given = _listed(value) if tuple[str, ...] in get_args(option.kind) else value
+    given = tuple(given) if isinstance(given, list) else given
     try:
         adapter(name).validate_python(given)
     except ValidationError:
@@ -78,5 +79,5 @@ def _words(option: Option) -> str:
     """Give the type of an option as a user would write it: int, str or None, a list of str."""
     if get_origin(option.kind) is Literal:
         return " or ".join(option.choices)
-    kinds = inspect.formatannotation(option.kind).replace("tuple[str, ...]", "a list of str").split(" | ")
+    kinds = inspect.formatannotation(option.kind).replace("tuple[", "a list of ").replace(", ...]", "").split(" | ")
     return " or ".join(kind.rpartition(".")[2] for kind in kinds)

@@ -23,6 +23,7 @@ from attcr.scenes.clouds.rim import CloudMap, Rim
 from attcr.scenes.dataset import reading
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import AlignedRaster, Band, Profile, Scene
+from attcr.scenes.windows import window_beside
 
 with needed():
     from rasterio._err import CPLE_BaseError
@@ -88,12 +89,13 @@ class ReferenceScene:
             warn(f"{self.name} has pixels {wide:.1f} times as wide as the scene's: what it fills shows less detail.")
 
     def _warp(self, band: Band) -> WarpedVRT:
+        profile = self.profile.whole or self.profile  # of a window, it is warped as for the whole
         return WarpedVRT(
             self.scene.dataset(band.href),
-            crs=self.profile.crs,
-            transform=self.profile.transform,
-            width=self.width,
-            height=self.height,
+            crs=profile.crs,
+            transform=profile.transform,
+            width=profile.width,
+            height=profile.height,
             resampling=Resampling.cubic,
             src_nodata=self.sensor.nodata if band.nodata is None else band.nodata,
             nodata=np.nan,
@@ -140,7 +142,8 @@ class ReferenceScene:
         """Read rows [top, bottom) of the scene's grid as (C, rows, W); warped ones are NaN where nothing is."""
         if not self._warped:
             return self.chosen.read(top, bottom)
-        window = Window(0, top, self.width, bottom - top)
+        row, col = self.profile.corner
+        window = Window(col, row + top, self.width, bottom - top)
         seen = np.empty((len(self.bands), bottom - top, self.width), np.float32)
         with reading(self.scene.source):
             for plane, band in zip(seen, self.bands, strict=True):
@@ -263,6 +266,7 @@ def _open_reference(href: str, mask: str | None, beside: Beside) -> ReferenceSce
     try:
         if whole.known_product is None and whole.dtype == scene.dtype:
             whole = replace(whole, products=(scene.product,))
+        whole = window_beside(whole, scene.profile)
         chosen = whole.select(_places(whole, whole.product, beside.slots, beside.wavelengths))
         return ReferenceScene(whole, chosen, scene.profile, mask or choose_mask(whole), _days(scene, whole))
     except SceneError as error:

@@ -118,8 +118,8 @@ def restore_tiles(
     The grid may be a part of a larger one, for an image that is a part of a larger one: where all tiles that
     cover a pixel there are among these, it comes out as it would there, to the bit.
     """
-    if options.references:
-        raise ConfigError("references are for scenes: use restore_scene.")
+    if options.references or options.bbox or options.aoi:
+        raise ConfigError("references, bbox and aoi are for scenes: use restore_scene.")
     if options.mask not in (None, "none") or options.bands or options.sar:
         raise ConfigError("mask, bands and sar of the options are for scenes: give `clouds`, and `bands` by name.")
     predictor = open_predictor(weights, device=options.device, dtype=options.dtype, backend=options.backend)

@@ -30,6 +30,7 @@ from attcr.restore.scene import (
     take_up_work,
     walk_of,
     write_scene,
+    written,
 )
 from attcr.restore.walk import Array
 from attcr.scenes import write
@@ -60,14 +61,14 @@ def restore_block(
         make_folder(folder)
         empty(folder)
         try:
-            preview = Preview(folder / "preview.tif", job.scene, job.slots)
+            preview = Preview(folder / "preview.tif", job.target, job.slots)
             with ZipFile(part, "w", ZIP_DEFLATED, compresslevel=1) as file:
                 if first < last:
                     clouds = clouds_of(job, folder)
                     walk = walk_of(job, clouds, filler_of(job, folder, clouds))
                     if (folder / REFERENCES).exists():
                         file.write(folder / REFERENCES, REFERENCES)
-                    for strip in islice(walk.strips(rows[first]), last - first):
+                    for strip in written(job, islice(walk.strips(rows[first]), last - first)):
                         _save_rows(file, finished_rows(job, preview, strip))
         finally:
             shutil.rmtree(folder)

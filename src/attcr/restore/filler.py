@@ -389,17 +389,16 @@ class Filler:
             weight = weights[here].astype(np.float64)
             mixed = np.where(weight == 1, number, under + weight * (number - under))
             out[band][here] = avoid(into_dtype(mixed, out.dtype), described.nodata)
-        was_left = int((changed & np.isin(quality, (CLOUD_LEFT, NODATA))).sum())
+        left = None if strip.left is None else strip.left & ~(changed & np.isin(quality, (CLOUD_LEFT, NODATA)))
         quality[changed] = FROM_DATE
         spread = strip.spread
         if spread is not None and dates is not None:
             expected = np.einsum("n,nhw->hw", [self.tuned[i].error for i in self.ways], parts)
             spread = np.where(changed, expected, spread).astype(np.float32)
-        left = strip.left - was_left
         if not self.thick_only:
             alone = (weights == 1) & ~changed & valid.any(axis=0)
             quality[alone] = CLOUD_LEFT
-            left = int(alone.sum())
+            left = alone
         cloudy = None if strip.cloudy is None else strip.cloudy | changed
         return replace(strip, values=out, quality=quality, spread=spread, left=left, cloudy=cloudy, dates=dates)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from attcr.restore.options import NO_WEIGHTS, RestoreOptions
 from attcr.restore.resume import identity_of
 from attcr.scenes.clouds.find import mask_file
 from attcr.scenes.scene import AlignedRaster, Scene
-from attcr.scenes.tiles import Grid, grid
+from attcr.scenes.tiles import Grid, Tile, grid
 from attcr.version import __version__
 
 Source = str | Path | Sequence[str | Path]
@@ -58,6 +58,8 @@ class Job:
     """What corrects them inside gaps."""
     asked: str = ""
     """What the references were searched for, where they were: equal for equal work."""
+    window: Tile | None = None
+    """The part that was asked for, counted from the first pixel read; None: all of it."""
     known: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
     """Identities of inputs that were asked for before the references were searched."""
 
@@ -75,8 +77,21 @@ class Job:
 
     @cached_property
     def grid(self) -> Grid:
-        """The tiles that the scene is restored in."""
-        return grid(self.scene.height, self.scene.width, tile=self.options.tile, overlap=self.options.overlap)
+        """The tiles that the scene is restored in; of a window, those of the whole scene that touch it."""
+        tile, overlap, profile = self.options.tile, self.options.overlap, self.scene.profile
+        if self.window is None or profile.whole is None:
+            return grid(profile.height, profile.width, tile=tile, overlap=overlap)
+        (row, col), window = profile.corner, self.window
+        tiles = grid(profile.whole.height, profile.whole.width, tile=tile, overlap=overlap)
+        part = tiles.part(replace(window, row=window.row + row, col=window.col + col))
+        down, across = part.needs.row - row, part.needs.col - col
+        rows, cols = tuple(at + down for at in part.grid.rows), tuple(at + across for at in part.grid.cols)
+        return replace(part.grid, rows=rows, cols=cols, height=part.grid.height + down, width=profile.width)
+
+    @cached_property
+    def target(self) -> Scene:
+        """What is written: the scene with all its bands, or the window of it that was asked for."""
+        return self.whole if self.window is None else self.whole.window(self.window)
 
     @cached_property
     def passed(self) -> list[int]:
@@ -121,7 +136,7 @@ class Job:
         spread = 4 if self.has_spread else 0
         dates = 15 + 6 * len(self.references) if self.references else 0
         each = 7 * bands * self.scene.dtype.itemsize // 3 + 3 + spread + dates  # a working raster, overviews, the COG
-        return self.scene.height * self.scene.width * each
+        return self.target.height * self.target.width * each
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
@@ -153,6 +168,8 @@ class Job:
             "options": self.options.digest(),
             "predictor": dict(self.identity),
         }
+        if self.window:
+            told["window"] = repr((self.scene.profile.corner, self.window))
         if self.corrector:
             told["corrector"] = dict(self.corrector.identity)
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()

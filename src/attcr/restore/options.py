@@ -106,6 +106,12 @@ class RestoreOptions:
     bands: Annotated[tuple[str, ...] | str | None, Option(
         "Bands for the network, by name or number from 1, in the order it takes them, such as B04,B03,B02.",
         "input", "BANDS")] = None
+    bbox: Annotated[tuple[float, ...] | str | None, Option(
+        "Restore only the part of the scene in this box, in degrees. As little else is read as it needs.",
+        "input", "W,S,E,N")] = None
+    aoi: Annotated[str | None, Option(
+        "A vector file (GeoJSON, GeoPackage): restore only the part of the scene in the box around its features.",
+        "input", "FILE", served=False)] = None
     mask: Annotated[str | None, Option(
         "Where the clouds are: scl[=FILE], qa_pixel[=FILE], s2cloudless, csmask, auto, a raster (0 is clear), or "
         "none: restore every pixel.",
@@ -159,6 +165,10 @@ class RestoreOptions:
             object.__setattr__(self, "bands", tuple(str(name).strip() for name in listed))
             if not self.bands or not all(self.bands):
                 raise ConfigError(f"`bands` is {self.bands}; expected names or numbers, such as B04,B03,B02.")
+        if self.bbox is not None:
+            object.__setattr__(self, "bbox", _box(self.bbox))
+            if self.aoi is not None:
+                raise ConfigError("Both `bbox` and `aoi` say which part of the scene to restore: give one of them.")
         if isinstance(self.references, str):
             object.__setattr__(self, "references", (self.references,))
         told = [one for one in self.references if one == AUTO or one.startswith(f"{AUTO}:")]
@@ -181,7 +191,7 @@ class RestoreOptions:
 
     def describe(self) -> dict[str, Any]:
         """Give the options that decide the result, as plain values: how references were found does not."""
-        told = asdict(self)
+        told = asdict(self) | {"aoi": redact(self.aoi) if self.aoi else None}
         for name, option in restore_options().items():
             if not option.decides:
                 del told[name]
@@ -213,6 +223,23 @@ class RestoreOptions:
     def named_sensor(self) -> Sensor | None:
         """Give the sensor that the options name, or hold."""
         return SENSORS[self.sensor] if isinstance(self.sensor, str) else self.sensor
+
+
+def _box(given: tuple[float, ...] | str) -> tuple[float, ...]:
+    """Give a box in degrees as numbers; one over the date line goes on beyond 180."""
+    try:
+        box = tuple(float(edge) for edge in (given.split(",") if isinstance(given, str) else given))
+        west, south, east, north = box
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"`bbox` is {given!r}; expected west,south,east,north, such as 13.1,52.3,13.2,52.4."
+        ) from None
+    if not (-180 <= west <= 180 and -180 <= east <= 360 and west != east and -90 <= south < north <= 90):
+        raise ConfigError(
+            f"`bbox` is {','.join(f'{edge:g}' for edge in box)}; expected west,south,east,north in degrees, with south "
+            "below north, such as 13.1,52.3,13.2,52.4."
+        )
+    return west, south, east + 360 * (east < west), north
 
 
 @cache

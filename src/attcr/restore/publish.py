@@ -184,13 +184,13 @@ def _owner(item: Path) -> str | None:
 
 def layers_of(job: Job) -> Layers:
     """Describe the restored raster and those that go beside it."""
-    whole = job.whole
+    whole = job.target
     return {"restored": (whole.profile, [*whole.bands, *([whole.alpha] if whole.alpha else [])]), **_side_layers(job)}
 
 
 def _side_layers(job: Job) -> Layers:
     """Describe the rasters that go beside the restored one."""
-    plain = replace(job.scene.profile, tags={}, has_mask=False)
+    plain = replace(job.target.profile, tags={}, has_mask=False)
     classes = {f"CLASS_{value}": name for value, name in enumerate(QUALITY_NAMES)}
     quality = Band(
         "quality",
@@ -235,7 +235,7 @@ def publish(
     preview: Preview,
 ) -> None:
     """Make every file in the working folder, then give each its name, the item last: where it is, all is there."""
-    scene, folder = job.scene, state.folder
+    scene, folder = job.target, state.folder
     if scene.profile.has_mask:
         for top in range(0, scene.height, 1024):
             mask = scene.read_mask(top, min(top + 1024, scene.height))
@@ -267,7 +267,7 @@ def _item(job: Job, outputs: Outputs, state: State) -> str:
     """Give the text of the item that says what was made, and how."""
     from attcr.scenes.pystac import item_of
 
-    scene = job.whole
+    scene = job.target
     titles = {
         "restored": "The scene without cloud",
         "quality": "; ".join(f"{value} {name}" for value, name in enumerate(QUALITY_NAMES)),
@@ -291,9 +291,18 @@ def _item(job: Job, outputs: Outputs, state: State) -> str:
         "attcr:fingerprint": state.fingerprint,
         "attcr:pixels": dict(zip(QUALITY_NAMES, state.pixels, strict=True)),
     }
+    if job.window:
+        properties["attcr:window"] = _told_window(scene.profile, job.scene.profile)
     if job.references:
         properties["attcr:references"] = told_references(job, state.folder)
     return item_of(scene, outputs.target, assets, properties)
+
+
+def _told_window(written: Profile, read: Profile) -> dict[str, Any]:
+    """Say where a window lies in its scene, and what was read of that: row, column, rows, columns."""
+    assert written.whole is not None, "a window has a whole"
+    told = {name: [*one.corner, one.height, one.width] for name, one in (("window", written), ("read", read))}
+    return {**told, "scene": [written.whole.height, written.whole.width]}
 
 
 def told_references(job: Job, folder: Path) -> list[dict[str, Any]]:
@@ -305,8 +314,8 @@ def told_references(job: Job, folder: Path) -> list[dict[str, Any]]:
         return []
     found = json.loads((folder / REFERENCES).read_text())
     pixels, total = np.zeros((2, len(job.references)), np.int64)
-    for top in range(0, job.scene.height, 1024):
-        rows = write.read_rows(folder / "dates.tif", top, min(top + 1024, job.scene.height))[len(DATES) :]
+    for top in range(0, job.target.height, 1024):
+        rows = write.read_rows(folder / "dates.tif", top, min(top + 1024, job.target.height))[len(DATES) :]
         weights = np.clip(rows, 0, None).astype(np.int64)
         pixels += (weights > 0).sum(axis=(1, 2))
         total += weights.sum(axis=(1, 2))
@@ -317,7 +326,7 @@ def told_references(job: Job, folder: Path) -> list[dict[str, Any]]:
             "mask": redact(reference.mask),
             "files": [_told_file(href, job.identities[href]) for href in reference.inputs],
             "pixels": int(pixels[i]),
-            "share": round(int(total[i]) / (WHOLE * job.scene.height * job.scene.width), 6),
+            "share": round(int(total[i]) / (WHOLE * job.target.height * job.target.width), 6),
             "weight": round(int(total[i]) / max(int(total.sum()), 1), 6),
             **how,
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -48,6 +48,8 @@ from attcr.scenes.clouds.rim import CloudMap
 from attcr.scenes.dataset import gdal
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import AlignedRaster, Scene
+from attcr.scenes.tiles import Tile, grid
+from attcr.scenes.windows import surroundings, tile_of_box
 
 if TYPE_CHECKING:
     from torch import nn
@@ -97,6 +99,8 @@ class ScenePlan:
 
     height: int
     width: int
+    read: tuple[int, int]
+    """Rows and columns that are read: of a window, its surroundings too."""
     bands: tuple[str, ...]
     dtype: str
     sensor: str
@@ -152,7 +156,7 @@ def restore_scene(
         outputs = check_target(job, target, overwrite=overwrite or (resume and was_publishing(job, folder)))
         _log.info(
             "%s: %d x %d pixels of %s, %s into %s; weights %s; %d tiles; mask %s",
-            *(job.scene.source, job.scene.width, job.scene.height, job.sensor.name),
+            *(job.scene.source, job.target.width, job.target.height, job.sensor.name),
             *([band.name or band.index for band in job.scene.bands], list(job.slots)),
             *(job.identity["weights_sha256"][:12], len(job.grid), redact(job.mask)),
         )
@@ -189,8 +193,9 @@ def plan_scene(
             to_run = sum(len(walk.tiles_to_run(row)) for row in job.grid.rows)
         seconds = _seconds_of_tile(walk) * to_run
         return ScenePlan(
-            height=job.scene.height,
-            width=job.scene.width,
+            height=job.target.height,
+            width=job.target.width,
+            read=(job.scene.height, job.scene.width),
             bands=tuple(band.name or str(band.index) for band in job.scene.bands),
             dtype=str(job.scene.dtype),
             sensor=job.sensor.name,
@@ -227,6 +232,7 @@ def open_job(
     with ExitStack() as opened:
         whole = open_scene(source, vrt=options.vrt, sensor=options.named_sensor(), nodata=options.nodata)
         opened.callback(whole.close)
+        whole, window = _window_of(whole, options)
         predictor = _open_network(weights, options)
         spec = predictor.spec if predictor else InputSpec.of_bands(whole.product, whole.names, options.bands)
         if any(band.colormap for band in whole.bands):
@@ -248,11 +254,28 @@ def open_job(
         sources = [source] if isinstance(source, (str, Path)) else source
         file = [str(weights)] if isinstance(weights, (str, Path)) else []
         others = (*map(str, sources), *whole.companions.values(), *file)
-        job = Job(whole, scene, slots, rgb, spec, predictor, sensor, radar, options, others)
+        job = Job(whole, scene, slots, rgb, spec, predictor, sensor, radar, options, others, window=window)
         if options.references:
             job = _with_references(job, str(sources[0]), kept, opened)
         _check(job)
         yield job
+
+
+def _window_of(whole: Scene, options: RestoreOptions) -> tuple[Scene, Tile | None]:
+    """Give what is read of a scene, and where in it the window is that the options ask for; None for all of it."""
+    box: Sequence[float]
+    if options.aoi is not None:
+        from attcr.scenes.pyogrio import box_of_file
+
+        box, crs = box_of_file(options.aoi)
+        asked = tile_of_box(whole, box, crs)
+    elif isinstance(options.bbox, tuple):
+        asked = tile_of_box(whole, options.bbox)
+    else:
+        return whole, None
+    needs = grid(whole.height, whole.width, tile=options.tile, overlap=options.overlap).part(asked).needs
+    near = surroundings(asked, needs, whole.height, whole.width)
+    return whole.window(near), replace(asked, row=asked.row - near.row, col=asked.col - near.col)
 
 
 def _open_network(weights: nn.Module | str | Path | Predictor, options: RestoreOptions) -> Predictor | None:
@@ -471,27 +494,28 @@ class FinishedRows:
 
 
 def finished_rows(job: Job, preview: Preview, strip: Strip) -> FinishedRows:
-    """Give a strip as rows of every file."""
+    """Give a strip of what is written as rows of every file."""
     bottom = strip.top + strip.values.shape[1]
     values, quality = strip.values, strip.quality[None]
     if job.passed:
-        values = job.whole.read(strip.top, bottom)
+        values = job.target.read(strip.top, bottom)
         values[[job.whole.bands.index(band) for band in job.scene.bands]] = strip.values
         quality = np.stack([strip.quality, _quality_of_passed(job, strip, values[job.passed])])
-    alpha = job.whole.read_alpha(strip.top, bottom)
+    alpha = job.target.read_alpha(strip.top, bottom)
     layers = {"restored": values if alpha is None else np.concatenate([values, alpha]), "quality": quality}
     if strip.spread is not None:
         layers["spread"] = strip.spread[None]
     if strip.dates is not None:
         layers["dates"] = strip.dates
-    pixels = np.append(np.bincount(strip.quality.ravel(), minlength=len(QUALITY_NAMES)), strip.left)
+    left = 0 if strip.left is None else np.count_nonzero(strip.left)
+    pixels = np.append(np.bincount(strip.quality.ravel(), minlength=len(QUALITY_NAMES)), left)
     return FinishedRows(strip.top, layers, preview.rows(strip.top, strip.came, strip.values), pixels)
 
 
 def _quality_of_passed(job: Job, strip: Strip, values: Array) -> Array:
     """Give the classes of bands that are not restored: cloud stays wherever the others lost it."""
     assert strip.cloudy is not None, "a walk says it of every strip"
-    seen = job.whole.select(job.passed).valid(values, strip.top, blank=job.whole.product.nodata).any(axis=0)
+    seen = job.target.select(job.passed).valid(values, strip.top, blank=job.whole.product.nodata).any(axis=0)
     return np.where(seen, np.where(strip.cloudy, CLOUD_LEFT, ORIGINAL), NODATA).astype(np.uint8)
 
 
@@ -506,7 +530,7 @@ def take_up_work(job: Job, folder: Path, resume: bool) -> State:
     untold = [redact(href) for href, identity in job.identities.items() if identity is None]
     if resume and untold:
         warn(f"{untold[0]} may have changed, and its server does not say: starting again.")
-    preview = Preview(folder / "preview.tif", job.scene, job.slots)
+    preview = Preview(folder / "preview.tif", job.target, job.slots)
 
     def checksum(top: int, bottom: int) -> int | None:
         try:
@@ -519,8 +543,8 @@ def take_up_work(job: Job, folder: Path, resume: bool) -> State:
         folder,
         job.fingerprint,
         resume=resume and not untold,
-        strips={0, *job.grid.rows, job.scene.height},
-        width=job.scene.width,
+        strips={0, *(min(max(row - first_row(job), 0), job.target.height) for row in job.grid.rows), job.target.height},
+        width=job.target.width,
         checksum=checksum,
         publishing=resume and was_publishing(job, folder),
     )
@@ -536,7 +560,7 @@ def write_scene(
     """Write every file of a scene from rows that are ready, or that the network gives now."""
     report = progress or (lambda _: None)
     layers = layers_of(job)
-    preview = Preview(state.folder / "preview.tif", job.scene, job.slots)
+    preview = Preview(state.folder / "preview.tif", job.target, job.slots)
     resumed, count = state.row, _TileCount(job, report)
     if ready is None:
         ready = _restored_rows(job, state, preview, count, report)
@@ -550,8 +574,8 @@ def write_scene(
         state.save()
     for rows in ready:
         _keep(rows, state, preview)
-    if state.row != job.scene.height:
-        raise SceneError(f"Of {job.scene.height} rows {state.row} came: run it again.")
+    if state.row != job.target.height:
+        raise SceneError(f"Of {job.target.height} rows {state.row} came: run it again.")
     _tell_of_cloud_left(job, state)
     report(Progress("write", 0, 1))
     publish(job, outputs, layers, state, preview)
@@ -615,11 +639,25 @@ def _restored_rows(
 
     clouds = clouds_of(job, state.folder, on_rows)
     walk = walk_of(job, clouds, filler_of(job, state.folder, clouds, on_rows), count)
-    ahead = [row for row in job.grid.rows if row + job.grid.tile_height > state.row]
+    begin = first_row(job) + state.row if state.row else 0
+    ahead = [row for row in job.grid.rows if row + job.grid.tile_height > begin]
     count.total = sum(len(walk.tiles_to_run(row)) for row in ahead)
     report(Progress("restore", 0, count.total))
-    strips = walk.strips(state.row) if state.row < job.scene.height else iter(())
+    strips = written(job, walk.strips(begin)) if state.row < job.target.height else iter(())
     return (finished_rows(job, preview, strip) for strip in strips)
+
+
+def first_row(job: Job) -> int:
+    """Give the first row of what is written, among those that are read."""
+    return job.window.row if job.window else 0
+
+
+def written(job: Job, strips: Iterator[Strip]) -> Iterator[Strip]:
+    """Give what of these strips is written, counted from its first row."""
+    if job.window is None:
+        return strips
+    cut = (strip.cut(job.window) for strip in strips)
+    return (strip for strip in cut if strip.values.shape[1])
 
 
 def _keep(rows: FinishedRows, state: State, preview: Preview) -> None:

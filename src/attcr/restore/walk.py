@@ -79,12 +79,26 @@ class Strip:
     values: Array
     quality: NDArray[np.uint8]
     spread: Float32 | None
-    left: int = 0
-    """Pixels of cloud that the weights do not remove."""
+    left: NDArray[np.bool_] | None = None
+    """Where cloud is that the weights do not remove."""
     cloudy: NDArray[np.bool_] | None = None
     """Where bands that the network does not give are still under cloud: all that it changed, or left."""
     dates: NDArray[np.int16] | None = None
     """(3 + N, rows, W): mean day of the references that a pixel is from, the main one, how many, the weight of each."""
+
+    def cut(self, window: Tile) -> Strip:
+        """Give what of it lies in a window, counted from there; no rows where nothing does."""
+        rows = self.values.shape[1]
+        first, last = (min(max(row - self.top, 0), rows) for row in (window.rows.start, window.rows.stop))
+
+        def of(rows: Array) -> Array:
+            return np.ascontiguousarray(rows[..., first:last, window.cols])
+
+        spread, left, cloudy, dates = (
+            None if one is None else of(one) for one in (self.spread, self.left, self.cloudy, self.dates)
+        )
+        top = self.top + first - window.row
+        return Strip(top, of(self.came), of(self.values), of(self.quality), spread, left, cloudy, dates)
 
 
 Others = Callable[[int, int], tuple[Float32, Float32]]
@@ -354,7 +368,7 @@ class Walk:
         if spread is not None:
             unknown = np.isin(quality, (NODATA, CLOUD_LEFT))
             spread = np.where(touched, spread, np.where(unknown, np.nan, 0)).astype(np.float32)
-        return Strip(top, values, out, quality, spread, int(held.sum()), touched | held)
+        return Strip(top, values, out, quality, spread, held, touched | held)
 
     def _held_back(self, change: Float32, values: Array) -> tuple[Float32, NDArray[np.bool_]]:
         """Make less of a change that is not believed, and none where less than a half would be left; say where."""

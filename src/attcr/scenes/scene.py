@@ -15,6 +15,7 @@ from attcr.bands.sensors import SENSORS, Sensor
 from attcr.errors import SceneError
 from attcr.extras import needed
 from attcr.scenes.dataset import open_dataset, reading
+from attcr.scenes.tiles import Tile
 from attcr.scenes.vrt import VrtRule
 
 with needed():
@@ -25,6 +26,7 @@ with needed():
     from rasterio.vrt import WarpedVRT
     from rasterio.warp import transform_bounds
     from rasterio.windows import Window
+    from rasterio.windows import transform as transform_of
 
 Array = NDArray[Any]
 
@@ -67,6 +69,24 @@ class Profile:
     """Namespace ("" is the default one) to tags."""
     has_mask: bool = False
     """A mask band of the whole raster, internal or beside it."""
+    whole: Profile | None = None
+    """The raster that it is a window of."""
+    corner: tuple[int, int] = (0, 0)
+    """Row and column of its first pixel there."""
+
+    def window(self, tile: Tile) -> Profile:
+        """Give what the part in a window says: it lies where it lay."""
+        row, col = self.corner
+        return replace(
+            self,
+            height=tile.height,
+            width=tile.width,
+            transform=transform_of(Window(tile.col, tile.row, tile.width, tile.height), self.transform),
+            gcps=([], None),  # of no use beside a transform
+            rpcs=None,
+            whole=self.whole or self,
+            corner=(row + tile.row, col + tile.col),
+        )
 
     def corners(self) -> list[tuple[float, float]]:
         """Give the four corners in the CRS, around from the upper left."""
@@ -140,6 +160,10 @@ class Scene:
         """Give the same scene with only the bands at these positions, in this order; files are shared."""
         return replace(self, bands=tuple(self.bands[i] for i in positions))
 
+    def window(self, tile: Tile) -> Scene:
+        """Give the part of the scene in a window: all that is read of it lies there; files are shared."""
+        return replace(self, profile=self.profile.window(tile))
+
     def read(self, top: int, bottom: int, *, left: int = 0, right: int | None = None) -> Array:
         """Read rows [top, bottom) and columns [left, right) as (C, rows, columns), values untouched."""
         window = self._window(top, bottom, left, right)
@@ -212,14 +236,20 @@ class Scene:
 
 
 class AlignedRaster:
-    """Another raster (a mask, radar) seen on a scene's grid by nearest neighbour, rows at a time."""
+    """Another raster (a mask, radar) seen on a scene's grid by nearest neighbour, rows at a time.
+
+    For a window of a scene it is laid on the whole scene's grid, so that it shows there what it shows in the whole.
+    """
 
     def __init__(self, href: str, profile: Profile, vrt: VrtRule = "beside") -> None:
         self._name = redact(href)
         self._dataset = open_dataset(href, vrt)
         self._factor = 1
-        self._profile = profile
         seen: DatasetReader | WarpedVRT = self._dataset
+        if profile.whole and not self._is_on(profile):
+            self._profile, profile = profile, profile.whole
+        else:
+            self._profile = replace(profile, corner=(0, 0))
         size = (profile.height, profile.width)
         if profile.crs and self._dataset.crs:
             if self._dataset.shape != size or not self._dataset.transform.almost_equals(profile.transform):
@@ -235,6 +265,11 @@ class AlignedRaster:
                 )
         self._seen = seen
         self.count: int = self._dataset.count
+
+    def _is_on(self, profile: Profile) -> bool:
+        """Say whether it covers exactly what a profile does."""
+        same = self._dataset.shape == (profile.height, profile.width)
+        return same and bool(self._dataset.transform.almost_equals(profile.transform))
 
     def _warp(self, profile: Profile) -> WarpedVRT:
         try:
@@ -277,7 +312,8 @@ def _window_inside(profile: Profile, name: str, top: int, bottom: int, left: int
             f"Rows {top} to {bottom} and columns {left} to {right} of {name} were asked for, and the scene has "
             f"{profile.height} rows and {profile.width} columns: ask for a window inside it."
         )
-    return Window(left, top, right - left, bottom - top)
+    row, col = profile.corner
+    return Window(col + left, row + top, right - left, bottom - top)
 
 
 def _read_enlarged(dataset: DatasetReader | WarpedVRT, window: Window, factor: int, index: int | None = None) -> Array:
