@@ -107,7 +107,7 @@ def test_an_error_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
 def test_weights_for_a_scene_are_told_with_its_bands_and_a_reason_for_all_once(tmp_path: Path) -> None:
     path = make(tmp_path / "four.tif", np.full((4, 16, 16), 2000, np.uint16), photometric="MINISBLACK", **UTM)
     untold = runner.invoke(app, ["weights", "--for", str(path)]).output
-    assert untold.startswith(f"No published weights fit. {path} holds uint16 values and does not say of which product")
+    assert untold.startswith(f"No published weights fit. {path} holds uint16 values and does not name its product")
     assert untold.count("\n") == 1
     said = ["--sensor", "s2-l2a", "--bands", "B02,B03,B04,B08"]
     told = runner.invoke(app, ["weights", "--for", str(path), *said]).output.splitlines()

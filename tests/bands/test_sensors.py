@@ -321,7 +321,7 @@ def test_floats_that_nobody_named_are_told_and_those_of_a_picture_refused() -> N
     with pytest.warns(AttcrWarning, match="count as reflectance. If it is a picture.*`sensor=picture`"):
         check_floats(values, everything)
     eight_bits = (np.arange(300) % 256 / 255).astype(np.float32).reshape(3, 10, 10)
-    with pytest.raises(SceneError, match=r"whole 255ths of 1.*say `sensor=picture`"):
+    with pytest.raises(SceneError, match=r"multiples of 1/255.*say `sensor=picture`"):
         check_floats(eight_bits, everything)
     eight_bits[0, 0, 0] = 0.123
     only_first = np.zeros(values.shape, bool)
@@ -329,7 +329,7 @@ def test_floats_that_nobody_named_are_told_and_those_of_a_picture_refused() -> N
     with pytest.warns(AttcrWarning):
         check_floats(eight_bits, only_first)
     only_first[0, 0, 0] = False
-    with pytest.raises(SceneError, match="255ths"):
+    with pytest.raises(SceneError, match="1/255"):
         check_floats(eight_bits, only_first)
 
 
@@ -337,5 +337,5 @@ def test_floats_of_two_values_alone_are_not_known_to_be_a_picture() -> None:
     values = (np.arange(300) % 2).astype(np.float32).reshape(3, 10, 10)
     with pytest.warns(AttcrWarning, match="count as reflectance"):
         check_floats(values, np.ones((10, 10), bool).reshape(1, 10, 10).repeat(3, 0))
-    with pytest.raises(SceneError, match="255ths"):
+    with pytest.raises(SceneError, match="1/255"):
         check_floats(values + np.eye(10, dtype=np.float32), np.ones(values.shape, bool))

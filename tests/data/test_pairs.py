@@ -48,7 +48,7 @@ def test_names_are_ordered_as_numbers(tmp_path: Path) -> None:
 def test_a_name_without_counterpart_is_named_in_the_error(tmp_path: Path) -> None:
     make_pairs(tmp_path, ("cloud", "label"), ["1", "2"])
     (tmp_path / "label" / "2.png").unlink()
-    with pytest.raises(DataError, match="2 stand in only one"):
+    with pytest.raises(DataError, match="2 are only in one"):
         PairFolder(tmp_path / "cloud", tmp_path / "label")
 
 

@@ -213,7 +213,7 @@ def test_a_scene_is_of_the_product_named_else_of_the_one_its_name_tells(tmp_path
 def test_a_scene_that_does_not_say_its_product_opens_and_is_refused_when_asked_for_it(tmp_path: Path) -> None:
     with open_scene(make(tmp_path / "in.tif", ones(2, 2), **UTM)) as scene:
         assert scene.known_product is None
-        with pytest.raises(SceneError, match=r"holds uint16 values and does not say of which product: .*`sensor`"):
+        with pytest.raises(SceneError, match=r"holds uint16 values and does not name its product: .*`sensor`"):
             _ = scene.product
 
 

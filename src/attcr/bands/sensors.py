@@ -271,7 +271,7 @@ def check_floats(values: Array, valid: NDArray[np.bool_]) -> None:
     steps = found.astype(np.float64) * 255
     if found.size and np.abs(steps - np.rint(steps)).max() < 1e-3 and np.unique(np.rint(steps)).size > 2:
         raise SceneError(
-            "The scene's values are whole 255ths of 1, so they were a picture of 8 bits, and not reflectance: say "
+            "The scene's values are multiples of 1/255, so they come from an 8-bit picture, not from reflectance: say "
             "`sensor=picture` (or `sensor=reflectance`, if you are sure)."
         )
     warn(
@@ -293,7 +293,7 @@ def check_level(sensor: Sensor, blue: Array, red: Array) -> None:
     if sensor.offset < 0 and np.percentile(seen_red, 10) < BELOW_0:
         warn(
             f"A tenth of the scene's red is below reflectance {BELOW_0:g} as {sensor.name}: its offset of "
-            f"{sensor.offset:g} was probably taken out before. If the result is too dark, say "
+            f"{sensor.offset:g} was probably subtracted before. If the result is too dark, say "
             f"`sensor={sensor.product}`."
         )
         return

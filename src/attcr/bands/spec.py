@@ -172,7 +172,7 @@ class InputSpec:
             if (there.low, there.high, there.span) != (slot.low, slot.high, slot.span):
                 raise ConfigError(
                     f"{slot.name} of the images is {_range(there)} and the weights take {_range(slot)}: the same name, "
-                    "and other numbers. Give images of this range, or other weights"
+                    "and other numbers. Give images of this range, or use other weights"
                 )
         return [places.get(slot.name) for slot in self.slots]
 

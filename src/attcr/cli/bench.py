@@ -26,7 +26,7 @@ def bench(
     plot: Annotated[Path | None, option("", "Draw time against size: .svg, .png or .pdf.")] = None,
     as_json: Annotated[bool, option("", "Print JSON with all samples.", "--json")] = False,
 ) -> None:
-    """Measure networks on this machine: parameters, multiply-adds, time, memory, and what the attention costs."""
+    """Measure networks on this machine: parameters, multiply-adds, time, memory, and the cost of the attention."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded: threads that wait must not work
     from attcr.bench import BenchOptions, draw, run_bench
 

@@ -13,7 +13,7 @@ from attcr.errors import ConfigError
 
 _PRESET = "Of ATT-CR: rice1, rice2 (the default), tcloud, sen12mscr, small or tiny."
 _SETTINGS = "A setting of the network, such as dim=16; may be repeated."
-_TRAINED_ON = "What it was trained on, which says what it takes and gives: {datasets}."
+_TRAINED_ON = "The data it was trained on, which decides its bands: {datasets}."
 _HEADS = "Heads of the five stages, such as 2,2,8,2,2: the shapes do not show them."
 _SCENE = "A scene: say which weights fit it, and why others do not; repeat for band files."
 

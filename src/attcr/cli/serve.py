@@ -7,22 +7,24 @@ import typer
 
 from attcr.cli.arguments import Address, Device, Threads, option
 
-_LISTENS = "Address to listen at; others than this machine's need --keys."
-_MAY_BE_ASKED = "Weights that may be asked for, the first by default; may be repeated."
+_LISTENS = "Address to listen at; any but this machine's own needs --keys."
+_MAY_BE_ASKED = "Weights that users may choose, the first by default; may be repeated."
 _IF_NONE = "the published ones, chosen by what fits a scene"
 _HOSTS = (
     "A host that scenes may be fetched from, as example.org or *.example.org; private:HOST where it is in a private "
     "network; may be repeated."
 )
-_LIMITS = "A limit, as jobs=20 or pixels=1e8; see docs/reference/serve.md; may be repeated."
+_LIMITS = "A limit, such as jobs=20 or pixels=1e8; see docs/reference/serve.md; may be repeated."
 
 
 def serve(
-    store: Annotated[str, typer.Argument(help="Folder for jobs and results; made where it is not there.")],
+    store: Annotated[str, typer.Argument(help="Folder for jobs and results; created if it does not exist.")],
     host: Annotated[str, option("ADDRESS", _LISTENS)] = "127.0.0.1",
     port: Annotated[int, option("NUMBER", "Port to listen at; 0: a free one.", min=0, max=65535)] = 8000,
     weights: Annotated[list[str] | None, option("WEIGHTS", _MAY_BE_ASKED, show_default=_IF_NONE)] = None,
-    keys: Annotated[Path | None, option("FILE", "API keys, a line each: the user's name, a space, the key.")] = None,
+    keys: Annotated[
+        Path | None, option("FILE", "API keys, one on each line: the user's name, a space, the key.")
+    ] = None,
     allow_host: Annotated[list[str] | None, option("HOST", _HOSTS)] = None,
     limit: Annotated[list[str] | None, option("NAME=NUMBER", _LIMITS)] = None,
     engine: Annotated[str, option("ENGINE", "local: processes here. ray: actors, here or on a cluster.")] = "local",
@@ -31,7 +33,7 @@ def serve(
     device: Device = "cpu",
     address: Address = None,
 ) -> None:
-    """Restore scenes over HTTP (OGC API - Processes), with tiles of what came and what was made."""
+    """Restore scenes over HTTP (OGC API - Processes), with map tiles of the scene and its result."""
     from attcr.serve import app
     from attcr.serve.settings import ServeSettings, read_keys, read_limits
 

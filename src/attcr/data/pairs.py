@@ -162,8 +162,8 @@ class PairFolder(Dataset[Sample]):
             alone = sorted(cloudy.keys() ^ clear.keys())
             if alone:
                 raise DataError(
-                    f"{some(alone)} stand in only one of {self.cloudy_dir} and {self.clear_dir}: "
-                    "add the counterparts, or give the names to use"
+                    f"{some(alone)} are only in one of {self.cloudy_dir} and {self.clear_dir}: "
+                    "add the missing files, or give the names to use"
                 )
             names = list(cloudy)
         missing = [name for name in names if name not in cloudy or name not in clear]

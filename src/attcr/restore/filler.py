@@ -253,7 +253,7 @@ class Filler:
         if np.isnan(checked.error) and np.isnan(checked.detail):
             warn(
                 f"{name} could not be checked: {common:.1%} of the scene is clear in both, too little to hide some "
-                "of it. No error is expected of what it fills: look at it, or give a date with more clear ground."
+                "of it. Its error is not known: look at the filled pixels, or give a date with more clear ground."
             )
 
     def _pairs(self, top: int, bottom: int) -> list[Pair]:

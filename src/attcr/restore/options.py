@@ -117,8 +117,8 @@ class RestoreOptions:
         "none: restore every pixel.",
         "", "MASK", "the product's own mask or detectors, and the network, vote", names="mask", choices=MASKS)] = None
     ground: Annotated[Literal["scene", "network"], Option(
-        "What is under thin cloud and in shadow: scene: as clear ground of the scene says, and the network "
-        "where there is none; network: as the network says everywhere.",
+        "How thin cloud and shadow are removed: scene: by the scene's clear ground, and by the network "
+        "where there is none; network: by the network everywhere.",
         "clouds", "HOW")] = "scene"
     unseen: Annotated[Literal["keep", "fill", "nodata"], Option(
         "What to do with cloud that the weights do not remove: keep it, fill it with the network (low confidence), "
@@ -128,7 +128,7 @@ class RestoreOptions:
         "Pixels around a cloud that are restored too.",
         "clouds", "PIXELS", least=0, share=(0, 512))] = 8
     feather: Annotated[int, Option(
-        "Pixels beyond those, over which the result fades into the original.",
+        "Pixels beyond these, over which the result fades into the original.",
         "clouds", "PIXELS", least=0, share=(0, 512))] = 8
     sar: Annotated[str | None, Option(
         "Radar raster (VV, VH in dB) for weights that take it.",
@@ -147,8 +147,8 @@ class RestoreOptions:
         "Where the clouds of the references are, as for `mask`; none: they are clear.",
         "references", "MASK", "chosen for each", names="mask", choices=MASKS)] = None
     reference_fill: Annotated[Literal["network", "classical"], Option(
-        "network: a network corrects what is filled from references, as far as that helps on the scene itself; "
-        "classical: none does.",
+        "How references fill: network: a network corrects the filled values where that helps on this scene; "
+        "classical: without it.",
         "references", "HOW")] = "network"
     confidence: Annotated[bool, Option(
         "Write how much eight flips and turns of each tile differ (8 times the work).",

@@ -146,7 +146,7 @@ class Scene:
             choices = [product.name for product in self.products] or list(SENSORS)
             added = " (n0400: of processing baseline 04.00 and later, with 1000 added to the values)"
             raise SceneError(
-                f"{self.source} holds {self.dtype} values and does not say of which product: name it with "
+                f"{self.source} holds {self.dtype} values and does not name its product: name it with "
                 f"`sensor`, one of {', '.join(choices)}{added if '0400' in str(choices) else ''}."
             )
         return self.known_product
