@@ -291,7 +291,8 @@ class _Voters:
         """Look at some blocks, and give what is usual in the scene.
 
         The network's bias is known where other witnesses, of which one sees haze, see cloud in one part and none in
-        another. Where none sees any, it is haze. What is shadow is known where there is some cloud, and enough that is surely clear.
+        another. Where none sees any, it is haze. What is shadow is known where there is some cloud, and enough
+        that is surely clear.
         """
         blocks = range(0, self.scene.height, self.step)
         asked = [self.ask(top) for top in blocks[:: max(len(blocks) // MOST_ASKED, 1)]]
