@@ -578,6 +578,19 @@ def test_a_large_change_is_believed_where_it_takes_light_from_what_is_bluish(
     assert (read(made.quality) == LOW_CONFIDENCE).all()
 
 
+def test_pixels_that_no_ground_reflects_spoil_no_statistics(tmp_path: Path) -> None:
+    source, ground, disc = veiled(tmp_path)
+    mask = str(make(tmp_path / "mask.tif", disc[None].astype(np.uint8), **UTM))
+    settings = RestoreOptions(sensor="s2-l2a", mask=mask, dilate=0, feather=0)
+    spoilt = read(source)
+    spoilt[:, 4:8, 7] = 65535
+    scene = make(
+        tmp_path / "spoilt.tif", spoilt, lambda file: setattr(file, "descriptions", ("B02", "B03", "B04")), **UTM
+    )
+    restored = read(restore_scene(scene, tmp_path / "out.tif", Watching(0.001, added=0.5), options=settings).target)
+    assert np.abs(restored.astype(float) - ground)[:, disc].mean() < 0.15 * np.abs(spoilt - ground)[:, disc].mean()
+
+
 def test_without_clear_ground_a_change_that_is_not_believed_is_not_made(tmp_path: Path) -> None:
     source, mask = scl_scene(tmp_path, np.full((40, 48), 10))
     settings = replace(EVERYWHERE, mask=mask)

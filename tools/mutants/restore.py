@@ -10,6 +10,7 @@ MUTANTS = [
             "tests/restore/test_array.py",
             "tests/restore/test_scene.py::test_radar_reaches_the_network_on_the_scenes_grid",
         ),
+        ("statistics-of-fill-values", ".all(axis=0) & plausible(shown)", ".all(axis=0)"),
         ("no-presence", "x[self._told_planes] = 1", "x[self._told_planes] = 0"),
         ("every-level-is-the-surface", '({"level:surface"} if self.sensor.surface else set())', '{"level:surface"}'),
         ("spread-in-the-networks-range", "(slot.high - slot.low) / slot.span for slot", "1.0 for slot"),

@@ -18,6 +18,7 @@ from attcr.bands.spec import InputSpec
 from attcr.errors import SceneError, ShapeError
 from attcr.evidence.ground import STEP, Expected, Ground, Grounds, Seen
 from attcr.predict import Float32, Predictor, eight_views
+from attcr.references.harmonise import plausible
 from attcr.restore.options import RestoreOptions
 from attcr.scenes.blend import StripBlender
 from attcr.scenes.clouds.masks import THICK
@@ -255,8 +256,9 @@ class Walk:
 
         def read(top: int, bottom: int) -> Seen:
             values = self.rows.read(top, bottom)
-            valid = self.rows.valid(values, top, blank=self.sensor.nodata).all(axis=0)
-            values = np.where(valid, self.sensor.to_reflectance(values), np.float32(0))
+            shown = self.sensor.to_reflectance(values)
+            valid = self.rows.valid(values, top, blank=self.sensor.nodata).all(axis=0) & plausible(shown)
+            values = np.where(valid, shown, np.float32(0))
             found = clouds.rows(top, bottom)
             cover = np.where(valid & ~found.thick, found.weights, np.float32(0))
             clear = (valid & found.sure).astype(np.float32)
