@@ -578,6 +578,17 @@ def test_a_large_change_is_believed_where_it_takes_light_from_what_is_bluish(
     assert (read(made.quality) == LOW_CONFIDENCE).all()
 
 
+def test_in_pictures_brightness_does_not_say_what_is_clear_and_the_network_is_asked(tmp_path: Path) -> None:
+    source, _, _ = veiled(tmp_path)
+    picture = make(tmp_path / "picture.tif", np.minimum(read(source) // 12, 255).astype(np.uint8), **UTM)
+    for mask, tiles in (("auto", 1), ("auto+network", 1), (str(tmp_path / "mask.tif"), 0)):
+        make(tmp_path / "mask.tif", (read(picture).min(axis=0, keepdims=True) > 125).astype(np.uint8), **UTM)
+        settings = RestoreOptions(sensor="rgb8", bands=("1", "2", "3"), mask=mask, dilate=0, feather=0)
+        model = Counting(0.5, spec=TRUE_COLOUR)
+        result = restore_scene(picture, tmp_path / f"{tiles}.tif", model, options=settings, overwrite=True)
+        assert result.tiles_run == tiles, mask
+
+
 def test_pixels_that_no_ground_reflects_spoil_no_statistics(tmp_path: Path) -> None:
     source, ground, disc = veiled(tmp_path)
     mask = str(make(tmp_path / "mask.tif", disc[None].astype(np.uint8), **UTM))

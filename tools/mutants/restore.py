@@ -80,6 +80,7 @@ MUTANTS = [
         ("passed-bands-are-clear", "np.where(strip.cloudy, CLOUD_LEFT, ORIGINAL)", "ORIGINAL"),
         ("passed-bands-are-data", "np.where(seen, np.where(", "np.where(True, np.where("),
         ("all-cloud-is-written", "if value not in (NODATA, CLOUD_LEFT)", "if True"),
+        ("brightness-tells-what-is-clear", "not tells_clear(job.mask)", "False"),
         ("cloud-is-not-told", "if not state.left:", "if True:"),
     ),
     *of(

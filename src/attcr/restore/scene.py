@@ -45,6 +45,7 @@ from attcr.scenes import write
 from attcr.scenes.clouds.find import CLOUDS, Network, choose_mask, find_clouds, mask_file
 from attcr.scenes.clouds.masks import THICK, THIN
 from attcr.scenes.clouds.rim import CloudMap
+from attcr.scenes.clouds.vote import tells_clear
 from attcr.scenes.dataset import gdal
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import AlignedRaster, Scene
@@ -476,7 +477,8 @@ def walk_of(
         on_tiles=on_tiles,
         fill=filler.fill if filler else None,
     )
-    if job.options.ground == "scene" and "thick" not in job.spec.removes:
+    unsure = job.whole.product.picture and not tells_clear(job.mask)
+    if job.options.ground == "scene" and "thick" not in job.spec.removes and not unsure:
         walk.ask_the_ground(filler.shows if filler and filler.ways else None)
     return walk
 

@@ -60,6 +60,11 @@ CLASS, DARK, SURE = np.uint8(0x0F), np.uint8(0x10), np.uint8(0x20)
 stand for the others."""
 
 
+def tells_clear(mask: str) -> bool:
+    """Whether a witness of a mask sees haze, so that what is surely clear can be told: brightness alone cannot."""
+    return not set(mask.split("+")) <= {*BLIND_TO_HAZE, NETWORK}
+
+
 def says(witness: str, classes: Classes) -> Float32:
     """Give what a witness adds by its classes."""
     return np.where(classes > CLEAR, *SAYS[witness]).astype(np.float32)
