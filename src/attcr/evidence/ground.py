@@ -257,8 +257,8 @@ class Survey:
     def of(cls, read: Callable[[int, int], Seen], height: int, width: int, bands: int, kinds: int) -> Survey:
         """Look at a scene; `read` gives rows [top, bottom) of it."""
         survey = cls.empty(height, width, bands, kinds)
-        for row, *looked in _by_cells(read, height):
-            survey._add(row, *looked)
+        for row, seen, above, rows in _by_cells(read, height):
+            survey._add(row, seen, above, rows)
         return survey
 
     @classmethod
@@ -267,9 +267,9 @@ class Survey:
     ) -> list[Survey]:
         """Look once at a scene of which other images show a part: without them, and with them."""
         both = [cls.empty(height, width, number, kinds) for number in bands]
-        for row, seen, *place in _by_cells(read, height):
+        for row, seen, above, rows in _by_cells(read, height):
             for survey, part in zip(both, _parts(seen, bands[0]), strict=True):
-                survey._add(row, part, *place)
+                survey._add(row, part, above, rows)
         return both
 
     def _add(self, row: int, seen: Seen, above: int, height: int) -> None:
