@@ -1,4 +1,4 @@
-"""Make the files of a release: wheel, sdist, QGIS plugin, software bill of materials, checksums.
+"""Make the files of a release: wheels, sdist, QGIS plugin, software bill of materials, checksums.
 
     python tools/release.py 0.1.0 dist
 
@@ -10,6 +10,7 @@ lines say what is left to do. The checklist around it is in CONTRIBUTING.md.
 import argparse
 import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -65,6 +66,8 @@ def release(version: str, folder: Path) -> None:
     subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", str(folder.resolve())], cwd=ROOT, check=True)
     if not list(folder.glob("attcr-*linux*.whl")):
         raise SystemExit("not released: the wheel is without its compiled operator; see above why")
+    plain = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder.resolve())]
+    subprocess.run(plain, cwd=ROOT, check=True, env=os.environ | {"ATTCR_KERNEL": "0"})  # for Windows and macOS
     pack(folder / f"attcr_clouds-{version}.zip")
     write_bill(folder / f"attcr-{version}.cdx.json", version)
     print(write_sums(folder).read_text(), end="")
