@@ -22,9 +22,12 @@ _AWS_KEY = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
 _TELLING = ("SECRET", "TOKEN", "PASSWORD", "ACCESS_KEY", "ACCOUNT_KEY", "CREDENTIAL", "SAS")
 _NOT_PUBLIC = tuple(
     ipaddress.ip_network(net)
-    for net in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "100::/64", "::/96", "168.63.129.16/32")
+    for net in (
+        *("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "100::/64", "::/96", "168.63.129.16/32"),
+        *("fec0::/10", "3fff::/20", "5f00::/16", "192.0.0.0/24", "192.88.99.0/24"),  # not all Pythons know these
+    )
 )
-"""Addresses that stand for others (NAT64, 6to4, Teredo), lead nowhere, or are a cloud's own service."""
+"""Addresses that stand for others (NAT64, 6to4, Teredo), lead nowhere, are a site's own, or a cloud's service."""
 _SHORTEST = 8  # a shorter value of an environment variable may be a plain word
 
 

@@ -61,7 +61,7 @@ def fake(folder: Path, body: str) -> str:
         f"#!{sys.executable}\n"
         "import json, os, signal, sys, time\n"
         "from pathlib import Path\n"
-        "scene, target = sys.argv[2], Path(sys.argv[3])\n"
+        "scene, target = sys.argv[-2], Path(sys.argv[-1])\n"
         "def tell(event, **told): print(json.dumps({'event': event, **told}), file=sys.stderr, flush=True)\n"
         "def make(*endings):\n"
         "    for ending in endings: target.with_name(target.stem + ending).write_text('new' + ending)\n"
@@ -213,8 +213,8 @@ def test_options_are_split_as_a_shell_does_and_reach_attcr(tmp_path: Path, out: 
     keeping = f"Path({str(tmp_path / 'said')!r}).write_text(json.dumps(sys.argv))\n" + GOOD
     restore(fake(tmp_path, keeping), out / "clear.tif", options=["--dilate", "12"])
     said = json.loads((tmp_path / "said").read_text())
-    assert said[1:3] == ["restore", "in.tif"]
-    assert said[4:] == ["--dilate", "12", "--progress", "json", "--quiet"]
+    assert said[1:-2] == ["restore", "--dilate", "12", "--progress", "json", "--quiet", "--"]
+    assert said[-2] == "in.tif", "a scene's name may begin with a hyphen"
 
 
 def test_the_style_has_the_classes_of_the_quality_raster() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from attcr.errors import FleetError
+from attcr.serve.settings import Limits
 from attcr.serve.worker import WorkerSettings
 from fake_fleets import completed, make_weights
 from fake_services import answers, begin, by_command, by_service, command, ended, tiff
@@ -84,7 +85,7 @@ def test_without_a_cluster_no_job_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(engine.ray, "init", refuse)
-    settings = WorkerSettings(str(tmp_path), "ray", 1, 1, "cpu", "127.0.0.1:1", 1, 1, 1.0)
+    settings = WorkerSettings(str(tmp_path), "ray", 1, 1, "cpu", "127.0.0.1:1", Limits())
     told: list[dict[str, Any]] = []
     with pytest.raises(FleetError, match="cannot be reached at 127"):
         run_ray(settings, queue.SimpleQueue(), told.append)

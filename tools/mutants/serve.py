@@ -3,6 +3,7 @@
 from .mutant import of
 
 HOSTILE = "tests/serve/test_hostile.py"
+OUTSIDE = "tests/serve/test_outside.py"
 MUTANTS = [
     *of(
         "serve/limits.py",
@@ -53,10 +54,25 @@ MUTANTS = [
         ("any-origin", 'origin.partition("://")[2] != host', "origin == host"),
     ),
     *of(
-        "serve/worker.py",
-        (f"{HOSTILE}::test_a_scene_that_is_too_large_is_refused_before_it_is_read",),
-        ("any-pixels", "if pixels > self.settings.pixels:", "if pixels < 0:"),
-        ("any-bands", "if bands > self.settings.bands:", "if bands < 0:"),
+        "serve/limits.py",
+        (f"{OUTSIDE}::test_a_file_that_is_too_large_is_refused_before_it_is_read_whatever_it_is_for",),
+        ("any-pixels", "if width * height > limits.pixels:", "if width * height < 0:"),
+        ("any-bands", "if bands > limits.bands:", "if bands < 0:"),
+    ),
+    *of(
+        "serve/inputs.py",
+        (f"{OUTSIDE}::test_half_a_character_is_no_text",),
+        ("half-characters", "json.dumps(found, ensure_ascii=False).encode()", "json.dumps(found).encode()"),
+    ),
+    *of(
+        "serve/tiles.py",
+        (f"{OUTSIDE}::test_nothing_is_shown_of_a_scene_beyond_the_limits",),
+        ("anything-is-shown", '    check_source(source, Limits(**request["limits"]))\n', ""),
+    ),
+    *of(
+        "serve/processes.py",
+        (f"{OUTSIDE}::test_a_result_is_sent_whole_while_its_job_is_removed",),
+        ("the-file-is-opened-late", 'f"/dev/fd/{file.fileno()}", os', "str(files[output]), os"),
     ),
     *of(
         "serve/settings.py",

@@ -222,7 +222,7 @@ def restore(
     with _folder_beside(target) as folder:
         events = _Events(listener, lambda text: text.replace(str(folder) + os.sep, str(target.parent) + os.sep))
         made = folder / target.name
-        command = [attcr, "restore", scene, str(made), *options, "--progress", "json", "--quiet"]
+        command = [attcr, "restore", *options, "--progress", "json", "--quiet", "--", scene, str(made)]
         ended = run(command, events, listener.stopped)
         if ended.stopped or listener.stopped():
             return None
@@ -235,7 +235,7 @@ def restore(
 def which_weights(attcr: str, scene: str, options: Sequence[str], listener: Listener) -> list[dict[str, Any]] | None:
     """Say for each of the weights of the package whether they fit a scene and why; None where it was stopped."""
     rest: list[str] = []
-    ended = run([attcr, "weights", "--for", scene, *options, "--json"], rest.append, listener.stopped)
+    ended = run([attcr, "weights", f"--for={scene}", *options, "--json"], rest.append, listener.stopped)
     if ended.stopped:
         return None
     if ended.code:

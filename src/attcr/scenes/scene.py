@@ -293,11 +293,11 @@ class AlignedRaster:
             nodata=np.nan if self._dataset.dtypes[0].startswith("float") else self._dataset.nodata,
         )
 
-    def read(self, top: int, bottom: int, *, left: int = 0, right: int | None = None) -> Array:
-        """Read rows [top, bottom) and columns [left, right) of the scene's grid as (C, rows, columns)."""
+    def read(self, top: int, bottom: int, *, left: int = 0, right: int | None = None, band: int | None = None) -> Array:
+        """Read rows [top, bottom) and columns [left, right) of the scene's grid as (C, rows, columns), or one band."""
         window = _window_inside(self._profile, self._name, top, bottom, left, right)
         with reading(self._name):
-            return _read_enlarged(self._seen, window, self._factor)
+            return _read_enlarged(self._seen, window, self._factor, band)
 
     def close(self) -> None:
         """Close the file."""

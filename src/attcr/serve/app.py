@@ -69,7 +69,7 @@ def create_app(settings: ServeSettings) -> FastAPI:
         title="attcr", version=__version__, lifespan=life, openapi_url=None, exception_handlers=problems.HANDLERS
     )
     app.state.supervisor, app.state.metrics = supervisor, counted
-    app.state.pictures = pictures.Pictures(supervisor.store, tiles)
+    app.state.pictures = pictures.Pictures(supervisor.store, tiles, settings.limits)
     for some in (processes.routes, pictures.routes, routes):
         app.include_router(some)
     viewer.mount(app)

@@ -4,7 +4,6 @@ It ends when the server does, however that ends: the next one starts an unfinish
 published once.
 """
 
-import json
 import sys
 from dataclasses import asdict
 
@@ -14,7 +13,7 @@ from attcr.serve.worker import JobRunner, WorkerSettings
 
 def main() -> None:
     """Compute until the server ends: one job after the other in this process, or on the actors of Ray."""
-    settings = WorkerSettings(**json.loads(sys.argv[1]))
+    settings = WorkerSettings.of(sys.argv[1])
     tell, requests = take_stdout(), read_requests()
     if settings.engine == "ray":
         from attcr.serve.on_ray import run_ray

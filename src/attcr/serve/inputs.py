@@ -28,6 +28,22 @@ _RASTERS = ("image/tiff", "image/jp2", "image/vnd.stac.geotiff")
 _COMPANIONS = ("scl", "qa_pixel", "qa")
 
 
+def read_json(text: bytes) -> Any:
+    """Read JSON that came from outside; ValueError where it is none, or holds text that is not UTF-8."""
+
+    def no_number(word: str) -> None:
+        raise ValueError(f"{word} is no number of JSON")
+
+    try:
+        found = json.loads(text, parse_constant=no_number)
+        json.dumps(found, ensure_ascii=False).encode()  # \ud800 alone is half a character
+    except UnicodeError:
+        raise ValueError("its text is not UTF-8") from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return found
+
+
 def read_request(body: object, hosts: Hosts, limits: Limits, weights: tuple[str, ...]) -> Asked:
     """Read the body of an execute request; ConfigError or NotAllowedError where it cannot be taken."""
     try:
@@ -152,8 +168,8 @@ def _bring(ref: Ref, folder: Path, asked: Asked, hosts: Hosts, limits: Limits) -
         text = folder / "fetched.txt"
         _fetch(ref.href, text, hosts, limits.body_bytes)
         try:
-            item = json.loads(text.read_bytes())
-        except (ValueError, RecursionError) as error:
+            item = read_json(text.read_bytes())
+        except ValueError as error:
             raise SceneError(f"{redact(ref.href)} is not a STAC item: {error}. Expected one with assets.") from error
     return _bring_item(item, ref.href, folder, asked, hosts, limits)
 

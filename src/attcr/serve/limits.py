@@ -10,11 +10,12 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from attcr.addresses import is_public, redact
 from attcr.downloads import PIECE, copy, seconds_for
 from attcr.errors import SceneError
+from attcr.serve.settings import Limits
 
 SUFFIXES = (".tif", ".tiff", ".jp2", ".png", ".jpg", ".jpeg", ".webp")
 """How the names of files end that are taken: a raster with pixels of its own, no archive and no list of others."""
@@ -28,6 +29,23 @@ _MAGIC = (
     (b"\0\0\0\x0cjP  \r\n\x87\n", "JPEG 2000"), (b"\xff\x4f\xff\x51", "JPEG 2000"),
 )  # fmt: skip
 _HEAD = 16
+_ASCII = "".join(map(chr, range(33, 127)))
+
+
+def as_ascii(host: str) -> str:
+    """Give a host as name servers know it: bücher.example is xn--bcher-kva.example."""
+    return host if host.isascii() else host.encode("idna").decode()
+
+
+def check_size(name: str, width: int, height: int, bands: int, limits: Limits) -> None:
+    """Refuse a raster that is too large, before a pixel is read."""
+    if width * height > limits.pixels:
+        raise SceneError(
+            f"{name} has {width} x {height} pixels and this server takes {limits.pixels:,}: cut it with "
+            "gdal_translate -srcwin."
+        )
+    if bands > limits.bands:
+        raise SceneError(f"{name} has {bands} bands and this server takes {limits.bands}: leave some out.")
 
 
 class NotAllowedError(SceneError):
@@ -68,7 +86,7 @@ class Hosts:
     def rule(self, host: str, port: int | None) -> str | None:
         """Give the rule that allows a host, if one does."""
         for rule in self.allowed:
-            name, _, wanted = rule.removeprefix(PRIVATE).lower().partition(":")
+            name, _, wanted = as_ascii(rule.removeprefix(PRIVATE).lower()).partition(":")
             below = name.startswith("*.") and host.endswith(name[1:]) and host != name[1:]
             if (host == name or below) and (port is None if not wanted else str(port) == wanted):
                 return rule
@@ -79,8 +97,8 @@ class Hosts:
         shown = redact(href)[:200]
         try:
             parts = urlsplit(href)
-            host, port = (parts.hostname or "").rstrip(".").lower(), parts.port
-        except ValueError:
+            host, port = as_ascii((parts.hostname or "").rstrip(".").lower()), parts.port
+        except ValueError:  # a host that has no form in ASCII too
             raise NotAllowedError(f"{shown!r} is no address: give https://HOST/PATH.") from None
         if parts.scheme not in ("http", "https") or not host or re.search(r"[\s\\\x00-\x1f]", href):
             raise NotAllowedError(
@@ -117,7 +135,7 @@ def _asked(href: str, hosts: Hosts, login: str | None) -> Iterator[http.client.H
     number = port or {"http": 80, "https": 443}[scheme]
     address = resolve(host, number, private=private)
     parts = urlsplit(href)
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    path = quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=_ASCII)  # é goes as %C3%A9
     headers = {"Host": host if port is None else f"{host}:{port}", "Accept-Encoding": "identity", "User-Agent": "attcr"}
     if login:
         headers["Authorization"] = login

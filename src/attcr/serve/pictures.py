@@ -5,6 +5,7 @@ import re
 import sys
 import uuid
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from anyio import CapacityLimiter
@@ -18,6 +19,7 @@ from attcr.serve.inputs import READY
 from attcr.serve.models import Info, Point, ref
 from attcr.serve.pool import Pool, Reply, WorkerDied
 from attcr.serve.problems import INVALID, NOT_READY, Problem, documented
+from attcr.serve.settings import Limits
 from attcr.serve.store import JobState, JobStore, read_object
 
 PROCESSES = 2
@@ -56,8 +58,8 @@ def classes(pixels: dict[str, int]) -> list[dict[str, Any]]:
 class Pictures:
     """What of a job can be shown."""
 
-    def __init__(self, store: JobStore, pool: Pool) -> None:
-        self._store, self._pool = store, pool
+    def __init__(self, store: JobStore, pool: Pool, limits: Limits) -> None:
+        self._store, self._pool, self._limits = store, pool, limits
         self.waiting = CapacityLimiter(WAITING)
 
     def _ask(self, request: dict[str, Any]) -> Reply:
@@ -79,7 +81,7 @@ class Pictures:
             raise Problem(404, f"The files of the job {job.id} are not there.", NOT_READY) from None
         files = self._store.results(job) if job.status == "successful" else {}
         shown = {name: str(path) for name, path in files.items() if name in ("restored", "quality", "dates")}
-        return {"source": [str(folder / place) for place in scene], "files": shown}
+        return {"source": [str(folder / place) for place in scene], "files": shown, "limits": asdict(self._limits)}
 
     def tile(self, job: JobState, layer: str, at: tuple[int, int, int], size: int) -> bytes:
         """Give a tile as PNG."""

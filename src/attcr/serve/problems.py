@@ -74,9 +74,13 @@ async def answer(request: Request, error: Exception) -> JSONResponse:
     elif isinstance(error, HTTPException):
         title = TITLES.get(error.status_code, str(error.detail))
         error = Problem(error.status_code, f"{title}: {request.url.path}.", headers=error.headers)
+    elif isinstance(error, FileNotFoundError):
+        error = Problem(410, "Its files are no longer there: it was removed meanwhile.")
     elif not isinstance(error, Problem):
         error = Problem(500, "The server failed at this request; its log says why.")
     return error.response(request.url.path)
 
 
-HANDLERS: dict[Any, Any] = dict.fromkeys((Problem, RequestValidationError, HTTPException, Exception), answer)
+HANDLERS: dict[Any, Any] = dict.fromkeys(
+    (Problem, RequestValidationError, HTTPException, FileNotFoundError, Exception), answer
+)

@@ -1,6 +1,7 @@
 """OGC API - Processes 1.0: landing page, conformance, the process, its execution, jobs and results."""
 
 import json
+import os
 import time
 from datetime import datetime, timezone
 from pathlib import Path
@@ -8,12 +9,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
+from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
 from attcr.errors import AttcrError
 from attcr.serve.guard import base_of, job_of, supervisor_of, user_of
-from attcr.serve.inputs import read_request
-from attcr.serve.limits import NotAllowedError
+from attcr.serve.inputs import read_json, read_request
+from attcr.serve.limits import NotAllowedError, file_name
 from attcr.serve.models import (
     JSON,
     OPENAPI,
@@ -154,22 +156,17 @@ def _known(process: str) -> None:
         raise Problem(404, f"There is no process {process[:64]!r}; there is {PROCESS}.", NO_SUCH_PROCESS)
 
 
-async def read_json(request: Request, most: int) -> object:
+async def read_body(request: Request, most: int) -> object:
     """Read a request's JSON, and no more bytes than are taken."""
     body = bytearray()
     async for piece in request.stream():
         body += piece
         if len(body) > most:
             raise Problem(413, f"The request has more than the {most:,} bytes that are allowed.")
-
-    def no_number(word: str) -> None:
-        raise ValueError(f"{word} is no number of JSON")
-
     try:
-        found: object = json.loads(body, parse_constant=no_number)
-    except (ValueError, RecursionError) as error:
+        return await run_in_threadpool(read_json, bytes(body))  # megabytes of it hold up nobody else
+    except ValueError as error:
         raise Problem(400, f"The request is no JSON: {str(error)[:200]}.", INVALID) from error
-    return found
 
 
 @routes.post(
@@ -182,7 +179,7 @@ async def execute(request: Request, process: str) -> JSONResponse:
     """Take a job; it is computed when its turn comes."""
     supervisor, owner = supervisor_of(request), user_of(request)
     _known(process)
-    body = await read_json(request, supervisor.settings.limits.body_bytes)
+    body = await read_body(request, supervisor.settings.limits.body_bytes)
     try:
         asked = read_request(body, supervisor.hosts, supervisor.settings.limits, supervisor.weights)
     except NotAllowedError as error:
@@ -224,8 +221,8 @@ def _interval(text: str) -> tuple[float, float]:
 def _durations(given: list[str] | None, name: str) -> list[float]:
     try:
         return [float(int(part)) for text in given or [] for part in text.split(",")]
-    except ValueError:
-        raise Problem(400, f"{name} is {given}; expected whole seconds.", INVALID) from None
+    except (ValueError, OverflowError):
+        raise Problem(400, f"{name} is {str(given)[:60]}; expected whole seconds.", INVALID) from None
 
 
 def lasting(jobs: list[JobState], least: list[float], most: list[float]) -> list[JobState]:
@@ -294,7 +291,7 @@ async def results(request: Request, job: str, outputs: Listed = None) -> Respons
     if missing:
         raise Problem(400, f"The job has no output {missing[0][:60]!r}; it has {', '.join(files)}.", INVALID)
     if asked.raw and outputs is None and asked.outputs and len(wanted) == 1:
-        return _file(request, job, files, wanted.pop())
+        return _file(request, found, files, wanted.pop())
     start = f"{base_of(request)}/jobs/{job}/results"
     listed = {name: media for name, (_, media) in OUTPUTS.items() if name in wanted}
     return JSONResponse({name: {"href": f"{start}/{name}", "type": media} for name, media in listed.items()})
@@ -312,18 +309,25 @@ async def results(request: Request, job: str, outputs: Listed = None) -> Respons
 )
 async def result(request: Request, job: str, output: str) -> Response:
     """Give one result."""
-    _, files = _ready(request, job)
+    found, files = _ready(request, job)
     if output not in files:
         raise Problem(404, f"The job has no output {output[:60]!r}; it has {', '.join(files)}.")
-    return _file(request, job, files, output)
+    return _file(request, found, files, output)
 
 
-def _file(request: Request, job: str, files: dict[str, Path], output: str) -> Response:
+def _file(request: Request, job: JobState, files: dict[str, Path], output: str) -> Response:
     """Give a file; the STAC item with the addresses of the results, and without places on this machine."""
     media = OUTPUTS[output][1]
+    scene = file_name(job.title)
+    name = f"{scene.removesuffix(Path(scene).suffix)}_{output}{files[output].suffix}"
     if output != "item":
-        return FileResponse(files[output], media_type=media, filename=files[output].name)
+        file = files[output].open("rb")  # it stays whole while it is sent, whoever removes the job meanwhile
+        path, told = f"/dev/fd/{file.fileno()}", os.fstat(file.fileno())
+        return FileResponse(
+            path, media_type=media, filename=name, stat_result=told, background=BackgroundTask(file.close)
+        )
     item = json.loads(files["item"].read_bytes())
-    for name, asset in item["assets"].items():
-        asset["href"] = f"{base_of(request)}/jobs/{job}/results/{name}"
-    return JSONResponse(_cleaned(item, supervisor_of(request).store), media_type=media)
+    for key, asset in item["assets"].items():
+        asset["href"] = f"{base_of(request)}/jobs/{job.id}/results/{key}"
+    headers = {"Content-Disposition": f'inline; filename="{name}"'}
+    return JSONResponse(_cleaned(item, supervisor_of(request).store), headers=headers, media_type=media)

@@ -22,6 +22,7 @@ from typing import IO, Any
 
 from attcr.errors import FleetError
 from attcr.files import write_whole
+from attcr.fleet.manifest import as_utf8
 from attcr.fleet.worker import item_key
 from attcr.serve.models import Asked, JobStatus
 
@@ -87,8 +88,9 @@ class JobStore:
         for path in (self.root / REQUESTS).glob("*.json"):
             try:
                 told = json.loads(path.read_bytes())
-                job = JobState(told["id"], told["owner"], told["created"], told["title"], updated=told["created"])
-            except (OSError, ValueError, KeyError, TypeError):
+                title = as_utf8(told["title"])
+                job = JobState(told["id"], told["owner"], told["created"], title, updated=told["created"])
+            except (OSError, ValueError, KeyError, TypeError, AttributeError):
                 continue  # not ours
             try:
                 for name, value in json.loads((self.root / ENDED / path.name).read_bytes()).items():
@@ -151,7 +153,8 @@ class JobStore:
         (self.root / ENDED / f"{name}.json").unlink(missing_ok=True)
 
     def public(self, text: str) -> str:
-        """Give a text without the places of files in the store: their names alone."""
+        """Give a text that can be sent, without the places of files in the store: their names alone."""
+        text = as_utf8(text)
         for folder in (INPUTS, "uploads", ".scratch"):
             start = f"{self.root / folder}/"
             while start in text:

@@ -48,9 +48,7 @@ def _pool(settings: ServeSettings) -> Pool:
         threads=settings.threads or (1 if on_ray else 0),
         device=settings.device,
         address=settings.address,
-        pixels=settings.limits.pixels,
-        bands=settings.limits.bands,
-        seconds=settings.limits.seconds,
+        limits=settings.limits,
     )
     count, capacity = (1, settings.workers * IN_FLIGHT) if on_ray else (settings.workers, 1)
     command = [*WORKER, json.dumps(asdict(told))]

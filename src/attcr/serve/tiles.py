@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,16 @@ from rio_tiler.models import ImageData
 from titiler.core.resources.enums import ImageType
 from titiler.core.utils import render_image
 
+from attcr.addresses import is_item
 from attcr.bands.products import band_names, find_bands
 from attcr.bands.sensors import PICTURE, RGB
 from attcr.bands.spec import shown_bands
 from attcr.restore.walk import QUALITY_COLOURS
 from attcr.scenes.dataset import gdal, open_dataset
 from attcr.scenes.open import open_scene
+from attcr.serve.limits import check_size
 from attcr.serve.pool import read_requests, take_stdout
+from attcr.serve.settings import Limits
 
 WGS84, MERCATOR = CRS.from_epsg(4326), CRS.from_epsg(3857)
 PIXEL = 10.0
@@ -76,6 +80,18 @@ def view_of(source: tuple[str, ...]) -> View:
             crs=":".join(scene.profile.crs.to_authority() or ()) if scene.profile.crs else "",
             georeferenced=scene.profile.crs is not None or bool(scene.profile.gcps[0]),
         )
+
+
+@lru_cache(64)
+def check_source(source: tuple[str, ...], limits: Limits) -> None:
+    """Refuse a scene beyond the server's limits, before a pixel of it is read."""
+    with gdal():
+        for href in source:
+            if not is_item(href):
+                with open_dataset(href, "never") as raster:
+                    check_size(Path(href).name, raster.width, raster.height, raster.count, limits)
+    view = view_of(source)
+    check_size(Path(source[0]).name, view.width, view.height, len(view.places), limits)
 
 
 def _located(dataset: DatasetReader, stack: ExitStack) -> Any:
@@ -251,6 +267,7 @@ def point(source: tuple[str, ...], files: dict[str, str], lon: float, lat: float
 def answer(request: dict[str, Any]) -> tuple[Any, bytes]:
     """Answer one request of the server."""
     source, files = tuple(request["source"]), request["files"]
+    check_source(source, Limits(**request["limits"]))
     result = files.get("restored", "")
     if request["call"] == "info":
         return info(source, result), b""

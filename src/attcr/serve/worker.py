@@ -1,5 +1,7 @@
 """What computes jobs: a job of the store is restored as the fleet restores a scene, and tells how far it is."""
 
+from __future__ import annotations
+
 import json
 import os
 import time
@@ -12,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from attcr.addresses import error_text, redact
-from attcr.errors import AttcrWarning, SceneError, WeightsError
+from attcr.errors import AttcrWarning, WeightsError
 from attcr.files import write_whole
 from attcr.fleet.fetch import Fetched
 from attcr.fleet.ledger import Outcome, worker_name
@@ -24,10 +26,11 @@ from attcr.predict import Predictor
 from attcr.restore.look import choose_weights
 from attcr.restore.options import NO_WEIGHTS, RestoreOptions
 from attcr.restore.scene import Progress
-from attcr.scenes.dataset import gdal
+from attcr.scenes.dataset import gdal, open_dataset
 from attcr.scenes.open import open_scene
 from attcr.serve.inputs import work_of
-from attcr.serve.settings import ServeSettings
+from attcr.serve.limits import SUFFIXES, check_size
+from attcr.serve.settings import Limits, ServeSettings
 from attcr.serve.store import INPUTS, PROGRESS, REQUESTS, WEIGHTS
 from attcr.weights import published, restoring
 
@@ -45,9 +48,13 @@ class WorkerSettings:
     threads: int
     device: str
     address: str | None
-    pixels: int
-    bands: int
-    seconds: float
+    limits: Limits
+
+    @staticmethod
+    def of(text: str) -> WorkerSettings:
+        """Read what a server wrote."""
+        told = json.loads(text)
+        return WorkerSettings(**{**told, "limits": Limits(**told["limits"])})
 
 
 def lay_out(settings: ServeSettings) -> tuple[str, ...]:
@@ -143,7 +150,7 @@ class JobRunner:
         try:
             work = work_of(name, self.root / INPUTS / name)
             options = replace(options_of(work, RestoreOptions(device=self.settings.device)), vrt="never")
-            self._check(work, options)
+            self._check(work, self.root / INPUTS / name)
             request = json.loads((self.root / REQUESTS / f"{name}.json").read_bytes())
             # a job that names none gets the server's first, or the published ones that fit
             chosen = request["asked"]["weights"] or self._index["default"] or choose_weights(list(work.hrefs), options)
@@ -159,21 +166,16 @@ class JobRunner:
             seconds = time.perf_counter() - began
             return replace(found, status="quarantined", seconds=seconds, error=kind, message=message), told
 
-    def _check(self, work: Work, options: RestoreOptions) -> None:
-        """Refuse rasters that are too large, before a pixel is read."""
-        rasters = [work.hrefs, *((href,) for href in options.references), *((options.sar,) if options.sar else ())]
+    def _check(self, work: Work, folder: Path) -> None:
+        """Refuse files that are too large, whatever they are for, and a scene of too many bands in several files."""
+        limits = self.settings.limits
         with gdal():
-            for source in rasters:
-                with open_scene(source, vrt="never") as scene:
-                    pixels, bands = scene.width * scene.height, len(scene.bands)
-                    name = Path(scene.source.split()[0]).name
-                    if pixels > self.settings.pixels:
-                        raise SceneError(
-                            f"{name} has {scene.width} x {scene.height} pixels and this server takes "
-                            f"{self.settings.pixels:,}: cut it with gdal_translate -srcwin."
-                        )
-                    if bands > self.settings.bands:
-                        raise SceneError(f"{name} has {bands} bands and this server takes {self.settings.bands}.")
+            for path in sorted(folder.rglob("*")):
+                if path.suffix.lower() in SUFFIXES and path.is_file():
+                    with open_dataset(str(path), "never") as raster:
+                        check_size(path.name, raster.width, raster.height, raster.count, limits)
+            with open_scene(work.hrefs, vrt="never") as scene:
+                check_size(Path(scene.source.split()[0]).name, scene.width, scene.height, len(scene.bands), limits)
 
     @property
     def _index(self) -> dict[str, Any]:
@@ -196,7 +198,7 @@ class JobRunner:
                     options=RestoreOptions(device=settings.device).on_any_machine(),
                     attempts=1,
                     threads=settings.threads,
-                    deadline=settings.seconds,
+                    deadline=settings.limits.seconds,
                     suffix=Path(known["file"]).suffix,
                 )
             )

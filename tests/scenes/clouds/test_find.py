@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import rasterio
 from scipy.ndimage import maximum_filter
 
 from attcr.bands.sensors import (
@@ -374,3 +375,15 @@ def test_what_the_network_takes_from_all_ground_is_its_bias_unless_the_others_ar
     assert (found[40:184, 40:184] > CLEAR).all()
     assert (found[200:, 220:] > CLEAR).all() == haze
     assert (found[200:, 220:] > CLEAR).any() == haze
+
+
+@pytest.mark.parametrize("mask", ["", "scl="])
+def test_of_a_mask_only_the_band_that_is_used_is_read(tmp_path: Path, mask: str) -> None:
+    values = np.full((2, 64, 64), 8, np.uint8)
+    clouds = make(tmp_path / "mask.tif", values, interleave="band", **UTM)
+    whole = clouds.read_bytes()
+    clouds.write_bytes(whole[: len(whole) - 2000])  # the second band is not all there
+    with pytest.raises(rasterio.RasterioIOError), rasterio.open(clouds) as file:
+        file.read(2)
+    with open_scene(make(tmp_path / "in.tif", np.full((3, 64, 64), 9, np.uint8), **UTM)) as scene:
+        assert (classes_of(scene, f"{mask}{clouds}", tmp_path, RGB8) > 0).all()

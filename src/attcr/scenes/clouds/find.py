@@ -365,7 +365,7 @@ def _odds_of_file(name: str, raster: AlignedRaster) -> Callable[[int, int], NDAr
     """Give what reads a product's own mask: its odds, and what it calls shadow."""
 
     def look(top: int, bottom: int) -> NDArray[np.float32]:
-        values = raster.read(top, bottom)[0]
+        values = raster.read(top, bottom, band=1)[0]
         shadow = values == 3 if name == "scl" else (values.astype(np.uint16) & 0b10000) > 0
         return np.stack([says(name, _READERS[name](values)), shadow]).astype(np.float32)
 
@@ -445,7 +445,7 @@ def _detect(scene: Scene, mask: str, rgb: Sequence[int] | None) -> Iterator[tupl
     raster = AlignedRaster(href, scene.profile, scene.vrt)
     try:
         for top in range(0, height, 512):
-            yield top, read(raster.read(top, min(top + 512, height))[0])
+            yield top, read(raster.read(top, min(top + 512, height), band=1)[0])
     finally:
         raster.close()
 
