@@ -26,8 +26,8 @@ MUTANTS = [
     *of(
         "evidence/pyramid.py",
         ("tests/evidence/test_pyramid.py",),
-        ("a-box", "odd[..., :-1, :] * np.float32(0.125)", "odd[..., :-1, :] * np.float32(0.0)"),
-        ("steps", "before * np.float32(0.25)", "before * np.float32(0.0)"),
+        ("a-box", "odd[:-1] * np.float32(0.125)", "odd[:-1] * np.float32(0.0)"),
+        ("steps", "image * np.float32(0.25)", "image * np.float32(0.0)"),
         ("weight-is-one", "total / np.maximum(weight, np.float32(1e-6))", "total"),
     ),
 ]

@@ -79,7 +79,7 @@ class Expected(NamedTuple):
     values: Float32
     """Reflectance (C, h, W) under the cover that each pixel is under; meaningless where there is none."""
     error: Float32
-    """Expected absolute error (C, h, W)."""
+    """Expected absolute error (h, W), the mean over the bands."""
     support: Float32
     """(h, W), 0..1: how much clear ground there is around to go by."""
 
@@ -111,10 +111,10 @@ class Moments:
         """Add rows (n, h, w), from `top` on, to this row of cells; a cell has `size` pixels a side."""
         for column in range(self.weight.shape[1]):
             rows, columns = slice(top, top + size), slice(column * size, (column + 1) * size)
-            w = weight[rows, columns].ravel()
-            if not w.any():
+            some = weight[rows, columns] > 0
+            if not some.any():
                 continue
-            x = values[:, rows, columns].reshape(len(values), -1)
+            w, x = weight[rows, columns][some], values[:, rows, columns][:, some]
             weighted = x * w
             self.weight[row, column] += w.sum(dtype=np.float64)
             self.total[row, column] += weighted.sum(axis=1, dtype=np.float64)
@@ -301,9 +301,11 @@ def padded(read: Callable[[int, int], Seen], top: int, bottom: int, height: int)
     first, last = max((top - MARGIN) // STEP * STEP, 0), min(-(-(bottom + MARGIN) // STEP) * STEP, height)
     seen = read(first, last)
     pad = [(0, -(last - first) % STEP), (0, -seen.clear.shape[1] % STEP)]
-    values = np.pad(seen.values, [(0, 0), *pad], mode="edge")
-    known = None if seen.known is None else np.pad(seen.known, pad)
-    return Seen(values, np.pad(seen.clear, pad), np.pad(seen.covers, [(0, 0), *pad]), known), top - first, bottom - top
+    if np.any(pad):
+        values = np.pad(seen.values, [(0, 0), *pad], mode="edge")
+        known = None if seen.known is None else np.pad(seen.known, pad)
+        seen = Seen(values, np.pad(seen.clear, pad), np.pad(seen.covers, [(0, 0), *pad]), known)
+    return seen, top - first, bottom - top
 
 
 class Ground:
@@ -334,6 +336,16 @@ class Ground:
         self.support = support if self.clear_pixels >= FEWEST else np.zeros_like(support)
         """On the coarse grid: how much clear ground there is around to go by."""
         self._tones = [self._tone(survey, 1 + kind) for kind in range(len(shows))]
+        self._errors = [
+            self._error(tone, [variance for _, variance in filters])
+            for tone, filters in zip(self._tones, self._filters, strict=True)
+        ]
+
+    def _error(self, tone: Tone, details: Sequence[Float64]) -> Float32:
+        """Give the expected error on the coarse grid: of the tone, and of the details of all levels."""
+        variance = tone.variance + over_cells(np.sum(details, axis=0), tone.variance.shape[1:], CELL // STEP)
+        error: Float32 = np.sqrt(variance * np.float32(ERRORS**2 * 2 / np.pi)).mean(axis=0)
+        return error
 
     def _filter(self, ground: Float64, seen: Float64, shown: bool) -> tuple[Float64, Float64]:
         return informed(ground, seen if shown else None, self.bands)
@@ -357,7 +369,8 @@ class Ground:
         if not self._shows[kind - 1]:
             return Tone(around + finest, np.broadcast_to(unsaid[:, None, None], around.shape), np.ones_like(weight))
         weights, variance = informed(errors, seen.near(LEVELS).square, self.bands)
-        rule = self.surroundings[: self.bands] + filtered_by_cell(weights.astype(np.float32), offset, 0, size)
+        rule = self.surroundings[: self.bands].copy()
+        add_filtered(rule, weights.astype(np.float32), offset, 0, size)
         variances = over_cells(variance, offset.shape[1:], size)
         moments = self._with_moments(survey, kind, level[: self.bands])
         tone = BY_RULE * rule + AROUND * around + MOMENTS * moments
@@ -373,7 +386,9 @@ class Ground:
         """Filter what the coarse grid shows beyond its smoother level, by the statistics of the level below."""
         ground, seen = (survey.details[number][-1].near(LEVELS).covariance for number in (0, kind))
         weights, _ = self._filter(ground, seen, self._shows[kind - 1])
-        return filtered_by_cell(weights.astype(np.float32), detail, 0, CELL // STEP)
+        out = np.zeros_like(detail[: self.bands])
+        add_filtered(out, weights.astype(np.float32), detail, 0, CELL // STEP)
+        return out
 
     def _with_moments(self, survey: Survey, kind: int, level: Float32) -> Float32:
         """Give the level with the mean and spread of the clear ground around."""
@@ -392,31 +407,31 @@ class Ground:
         """Give rows from `top` on, of what `padded` gives."""
         inner = np.s_[..., above : above + height, : self.width]
         share = seen.covers / np.maximum(seen.covers.sum(axis=0), np.float32(1e-6))
-        values, variance = np.zeros((2, self.bands, *seen.clear.shape), np.float32)
+        values, error = np.zeros_like(seen.values[: self.bands]), np.zeros_like(seen.clear)
         first = (top - above) // STEP
+        rows = slice(first, first + seen.clear.shape[0] // STEP)
         for kind, cover in enumerate(seen.covers):
             if cover.any():
-                ground, left = self._under(kind, seen.values, cover, first)
-                values += share[kind] * ground
-                variance += share[kind] * left
-        support = self.support[None, first : first + seen.clear.shape[0] // STEP]
-        for _ in range(LEVELS):
-            support = expand(support)
-        error = np.sqrt(variance[inner] * np.float32(ERRORS**2 * 2 / np.pi))
-        return Expected(values[inner], error, support[0][inner])
+                values += self._under(kind, seen.values, cover, first, share[kind])
+                error += share[kind] * to_pixels(self._errors[kind][None, rows])[0]
+        support = to_pixels(self.support[None, rows])[0]
+        return Expected(values[inner], error[inner], support[inner])
 
-    def _under(self, kind: int, image: Float32, cover: Float32, first: int) -> tuple[Float32, Float32]:
+    def _under(self, kind: int, image: Float32, cover: Float32, first: int, share: Float32) -> Float32:
+        """Give the ground under a kind of cover, times its share of each pixel."""
         rows = slice(first, first + cover.shape[0] // STEP)
         tone = self._tones[kind]
-        out, left, strength = tone.values[:, rows], tone.variance[:, rows], tone.strength[None, rows]
+        out = tone.values[:, rows]
         pyramid = Pyramid(image, cover, LEVELS)
         for level in reversed(range(LEVELS)):
-            weights, variance = self._filters[kind][level]
-            size, begin = CELL >> level, first * STEP >> level
-            out, left, strength = expand(out), expand(left), expand(strength)
-            out += filtered_by_cell(weights.astype(np.float32), pyramid.details[level], begin, size)
-            left += over_cells(variance, left.shape[1:], size, begin)
-        return image[: self.bands] + strength * (out - image[: self.bands]), left
+            weights, _ = self._filters[kind][level]
+            out = expand(out)
+            add_filtered(out, weights.astype(np.float32), pyramid.details[level], first * STEP >> level, CELL >> level)
+        out -= image[: self.bands]
+        out *= to_pixels(tone.strength[None, rows])
+        out += image[: self.bands]
+        out *= share
+        return out
 
 
 class Grounds:
@@ -460,19 +475,28 @@ def over_cells(cells: Float64, shape: tuple[int, ...], size: int, begin: int = 0
     return made
 
 
-def filtered_by_cell(weights: Float32, image: Float32, begin: int, size: int) -> Float32:
-    """Apply each cell's filter (rows, columns, n, m) to pixels (m, h, w), fading from one cell's middle to the next."""
+def to_pixels(coarse: Float32) -> Float32:
+    """Interpolate the coarse grid (n, h, w) over its pixels."""
+    for _ in range(LEVELS):
+        coarse = expand(coarse)
+    return coarse
+
+
+def add_filtered(out: Float32, weights: Float32, image: Float32, begin: int, size: int) -> None:
+    """Add to `out` what each cell's filter (rows, columns, n, m) makes of pixels (m, h, w) from the row `begin` on.
+
+    It fades from one cell's middle to the next.
+    """
     rows = _between(weights.shape[0], image.shape[1], size, begin)
     columns = _between(weights.shape[1], image.shape[2], size, 0)
-    out = np.zeros((weights.shape[2], *image.shape[1:]), np.float32)
     for r in np.flatnonzero(rows.any(axis=0)):
         for c in np.flatnonzero(columns.any(axis=0)):
             (hs,), (ws,) = np.nonzero(rows[:, r]), np.nonzero(columns[:, c])
             h, w = slice(hs[0], hs[-1] + 1), slice(ws[0], ws[-1] + 1)
             here = image[:, h, w]
             made = (weights[r, c] @ here.reshape(len(image), -1)).reshape(-1, *here.shape[1:])
-            out[:, h, w] += made * (rows[h, r, None] * columns[None, w, c])
-    return out
+            made *= rows[h, r, None] * columns[None, w, c]
+            out[:, h, w] += made
 
 
 def _between(cells: int, pixels: int, size: int, begin: int) -> Float32:

@@ -17,30 +17,37 @@ Float32 = NDArray[np.float32]
 
 def reduce(image: NDArray[Any]) -> Float32:
     """Halve the last two axes (even numbers of pixels) by the weights 1 3 3 1 along each; nothing lies beyond."""
-    half = _reduce_rows(image)
-    return np.ascontiguousarray(_reduce_rows(half.swapaxes(-1, -2)).swapaxes(-1, -2))
+    planes = image.reshape(-1, *image.shape[-2:])
+    out = np.empty((len(planes), image.shape[-2] // 2, image.shape[-1] // 2), np.float32)
+    for plane, half in zip(planes, out, strict=True):  # a plane at a time stays in the processor's cache
+        _reduce_rows(_reduce_rows(plane).T, half.T)
+    return out.reshape(*image.shape[:-2], *out.shape[1:])
 
 
-def _reduce_rows(image: NDArray[Any]) -> Float32:
-    even, odd = image[..., 0::2, :], image[..., 1::2, :]
-    out: Float32 = (even + odd) * np.float32(0.375)
-    out[..., 1:, :] += odd[..., :-1, :] * np.float32(0.125)
-    out[..., :-1, :] += even[..., 1:, :] * np.float32(0.125)
+def _reduce_rows(image: NDArray[Any], out: Float32 | None = None) -> Float32:
+    even, odd = image[0::2], image[1::2]
+    out = np.add(even, odd, out=out)
+    out *= np.float32(0.375)
+    out[1:] += odd[:-1] * np.float32(0.125)
+    out[:-1] += even[1:] * np.float32(0.125)
     return out
 
 
 def expand(image: Float32) -> Float32:
     """Double the last two axes by linear interpolation; beyond the edge the last pixel goes on."""
-    return np.ascontiguousarray(_expand_rows(_expand_rows(image).swapaxes(-1, -2)).swapaxes(-1, -2))
+    planes = image.reshape(-1, *image.shape[-2:])
+    out = np.empty((len(planes), 2 * image.shape[-2], 2 * image.shape[-1]), np.float32)
+    for plane, double in zip(planes, out, strict=True):
+        _expand_rows(_expand_rows(plane).T, double.T)
+    return out.reshape(*image.shape[:-2], *out.shape[1:])
 
 
-def _expand_rows(image: Float32) -> Float32:
-    out = np.empty((*image.shape[:-2], 2 * image.shape[-2], image.shape[-1]), np.float32)
-    own = image * np.float32(0.75)
-    before = np.concatenate([image[..., :1, :], image[..., :-1, :]], axis=-2)
-    after = np.concatenate([image[..., 1:, :], image[..., -1:, :]], axis=-2)
-    np.add(own, before * np.float32(0.25), out=out[..., 0::2, :])
-    np.add(own, after * np.float32(0.25), out=out[..., 1::2, :])
+def _expand_rows(image: Float32, out: Float32 | None = None) -> Float32:
+    out = np.empty((2 * image.shape[0], image.shape[1]), np.float32) if out is None else out
+    own, other = image * np.float32(0.75), image * np.float32(0.25)
+    np.add(own[1:], other[:-1], out=out[2::2])
+    np.add(own[:-1], other[1:], out=out[1:-1:2])
+    out[0], out[-1] = image[0], image[-1]
     return out
 
 
@@ -62,4 +69,9 @@ class Pyramid:
         self.coarsest = total
         """Sums of the coarsest level: divided by its weight they are its mean."""
         self.weights = weights
-        self.details = [fine - expand(coarse) for fine, coarse in pairwise(means)]
+        self.details = [_apart(fine, expand(coarse)) for fine, coarse in pairwise(means)]
+
+
+def _apart(fine: Float32, made: Float32) -> Float32:
+    """Give the difference in the place of what was made."""
+    return np.subtract(fine, made, out=made)

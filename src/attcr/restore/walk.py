@@ -431,7 +431,7 @@ def blank_of(nodata: float | None, sensor: Sensor, dtype: np.dtype[Any]) -> floa
 
 def _mixed_error(expected: Expected, spread: Float32) -> Float32:
     """Give the expected error where clear ground says a part and the network the rest."""
-    mixed: Float32 = spread + expected.support * (expected.error.mean(axis=0) - spread)
+    mixed: Float32 = spread + expected.support * (expected.error - spread)
     return mixed
 
 
