@@ -1,4 +1,4 @@
-"""Speed and memory of the operator, as ratios from one run; `attcr bench` measures whole networks.
+"""Speed and memory of the operator, as ratios from one run; `benchmarks/paper/bench.py` measures whole networks.
 
 python benchmarks/attention.py [--default-malloc]
 

@@ -1,11 +1,12 @@
 """Small networks with weights on disk, for the tests of what runs them."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from attcr import ATTCR, ATTCRConfig
 from attcr.bands.spec import TRUE_COLOUR, InputSpec
@@ -42,3 +43,23 @@ def image(planes: int = 3, height: int = 21, width: int = 34, batch: int = 1) ->
 def relative(got: np.ndarray, expected: np.ndarray) -> float:
     """Root mean square of the difference over the expected's standard deviation."""
     return float(np.sqrt(((got - expected.astype(np.float64)) ** 2).mean()) / expected.std())
+
+
+@dataclass(frozen=True)
+class BlendConfig:
+    """A network of one layer."""
+
+    in_channels: int = 4
+    out_channels: int = 3
+
+
+class Blend(nn.Module):
+    """Each pixel from its own planes."""
+
+    def __init__(self, config: BlendConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.layer = nn.Conv2d(config.in_channels, config.out_channels, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, : self.config.out_channels] + self.layer(x)

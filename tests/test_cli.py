@@ -14,8 +14,10 @@ from typer.testing import CliRunner
 from attcr import __version__
 from attcr.cli import app
 from attcr.data import DATASETS
+from attcr.networks import NETWORKS, Entry
 from attcr.weights import read_header
 from fake_scenes import UTM, make
+from small_networks import Blend, BlendConfig
 
 runner = CliRunner()
 
@@ -55,17 +57,18 @@ def test_info_as_json_can_be_read() -> None:
     assert answer["stages"][2] == [64, 16, 16]
 
 
-def test_info_measures_any_network_with_any_settings() -> None:
-    output = runner.invoke(app, ["info", "--network", "spagan", "--size", "64"]).output
-    assert output.startswith("spagan at 64 x 64\n")
-    assert "203,072" in output
+def test_info_measures_any_network_with_any_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(NETWORKS, "blend", Entry(BlendConfig, Blend))
+    output = runner.invoke(app, ["info", "--network", "blend", "--size", "64"]).output
+    assert output.startswith("blend at 64 x 64\n")
+    assert "  parameters      15\n" in output
     assert "stage" not in output
-    options = ["--network", "ablation", "--set", "replacement=swin", "--set", "dim=16", "--size", "32", "--json"]
+    options = ["--set", "attention=linear", "--set", "dim=16", "--size", "32", "--json"]
     answer = json.loads(runner.invoke(app, ["info", *options]).output)
-    assert (answer["network"], answer["preset"], answer["stages"][0]) == ("ablation", "rice2", [16, 32, 32])
+    assert (answer["network"], answer["preset"], answer["stages"][0]) == ("attcr", "rice2", [16, 32, 32])
     for wrong, message in (
         (["--network", "unet"], "no network 'unet'"),
-        (["--network", "spagan", "--preset", "rice1"], "has no effect on spagan"),
+        (["--network", "blend", "--preset", "rice1"], "has no effect on blend"),
         (["--set", "dim"], "NAME=VALUE"),
         (["--set", "width=3"], "attcr has no setting width"),
     ):
@@ -78,7 +81,8 @@ def test_help_names_the_data_sets_and_networks(monkeypatch: pytest.MonkeyPatch) 
         assert f"rice1, {', '.join(list(DATASETS)[1:-1])}, meadows" in words(
             runner.invoke(app, [command, "--help"]).output
         )
-    assert "attcr, ablation, restormer, spagan" in words(runner.invoke(app, ["info", "--help"]).output)
+    monkeypatch.setitem(NETWORKS, "blend", Entry(BlendConfig, Blend))
+    assert "attcr, blend" in words(runner.invoke(app, ["info", "--help"]).output)
 
 
 def words(text: str) -> str:
@@ -87,11 +91,11 @@ def words(text: str) -> str:
 
 
 def test_convert_saves_what_the_data_set_says_and_refuses_an_unknown_one(shared: Path, tmp_path: Path) -> None:
-    source, target = shared / "data" / "peers" / "spagan" / "RICE2.pth", tmp_path / "w.safetensors"
-    options = ["convert", str(source), str(target), "--network", "spagan", "--data"]
+    source, target = shared / "weights" / "rice2-dim24-629steps.safetensors", tmp_path / "w.safetensors"
+    options = ["convert", str(source), str(target), "--data"]
     assert "no data set 'rice3'; there are rice1, rice2" in str(runner.invoke(app, [*options, "rice3"]).exception)
     assert not target.exists()
-    assert "203,072 parameters" in runner.invoke(app, [*options, "rice2"]).output
+    assert "parameters, sha256" in runner.invoke(app, [*options, "rice2"]).output
     assert read_header(target).spec == DATASETS["rice2"].spec
 
 

@@ -1,14 +1,12 @@
 """A new data set and a new network are one entry and one class each: they train, are evaluated, and restore."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
 from typer.testing import CliRunner
 
 from attcr.bands.spec import InputSpec, Slot, band_slots
@@ -22,6 +20,7 @@ from attcr.restore import restore_array
 from attcr.train.run import train
 from attcr.weights import load_model, read_header
 from fakes import fake_image, make_pairs
+from small_networks import Blend, BlendConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning")
 
@@ -63,26 +62,6 @@ MEADOWS = DataSet(
     lambda root, lists: list_folders([(root / "before", root / "after")], lists),
     "ROOT/before and ROOT/after",
 )
-
-
-@dataclass(frozen=True)
-class BlendConfig:
-    """A network of one layer."""
-
-    in_channels: int = 4
-    out_channels: int = 3
-
-
-class Blend(nn.Module):
-    """Each pixel from its own planes."""
-
-    def __init__(self, config: BlendConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.layer = nn.Conv2d(config.in_channels, config.out_channels, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x[:, : self.config.out_channels] + self.layer(x)
 
 
 @pytest.fixture
@@ -130,12 +109,12 @@ def test_a_new_set_and_a_new_network_train_and_are_evaluated(root: Path) -> None
     assert "  parameters      15\n" in CliRunner().invoke(app, ["info", "--network", "blend"]).output
 
 
-def test_the_networks_of_the_house_train_on_the_new_set(root: Path) -> None:
+def test_the_network_of_the_house_trains_on_the_new_set(root: Path) -> None:
     more = ["--model.config.in_channels=4", "--model.config.dim=8", "--model.config.blocks=[1,1,1,1,1]"]
     source = "--data.sources=[{dataset: meadows, root: meadows}]"
-    train(settings(root, "--model.network=ablation", "--model.config={replacement: mdta}", *more, source))
+    train(settings(root, "--model.network=attcr", "--model.config={attention: linear}", *more, source))
     model = load_model(root / "run" / "weights.safetensors")
-    assert (model.config.replacement, model.config.dim, model.spec) == ("mdta", 8, MEADOWS_SPEC)  # type: ignore[union-attr]
+    assert (model.config.attention, model.config.dim, model.spec) == ("linear", 8, MEADOWS_SPEC)  # type: ignore[union-attr]
 
 
 def test_the_new_network_trains_and_restores_pictures(root: Path) -> None:

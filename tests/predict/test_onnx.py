@@ -149,8 +149,8 @@ def test_a_file_that_is_too_large_is_not_read(exported: bytes, tmp_path: Path, m
 
 def test_other_networks_stay_on_torch(tmp_path: Path) -> None:
     import torch
+    from benchmarks.paper.ablations import Ablation, AblationConfig
 
-    from attcr.paper.ablations import Ablation, AblationConfig
     from attcr.weights import save_model
 
     torch.manual_seed(0)

@@ -20,13 +20,13 @@ from torch import Tensor, nn
 from attcr.bands.sensors import PICTURE
 from attcr.bands.spec import RICE2
 from attcr.errors import AttcrError, ConfigError, SceneError, ShapeError
-from attcr.paper.official import convert_official
 from attcr.restore import RestoreOptions, restore_array, restore_scene
 from attcr.restore.array import restore_tiles
 from attcr.restore.options import DEFAULTS
 from attcr.restore.walk import LOW_CONFIDENCE, NODATA, ORIGINAL, UNDER_THICK, UNDER_THIN
 from attcr.scenes.tiles import grid
 from attcr.weights import load_model
+from attcr.weights.official import convert_official
 from fake_scenes import SENSORS, Counting, Same, Smooth, by_position, noise, same_bits, smooth_picture
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import ablate as module
-from benchmarks.ablate import Variant, ablate
+from benchmarks.paper import ablate as module
+from benchmarks.paper.ablate import Variant, ablate
+from benchmarks.paper.ablations import AblationConfig
 
 from attcr.data import PairFolder
 from attcr.errors import ConfigError
 from attcr.evaluate import PROTOCOLS
 from attcr.networks.attcr import ATTCRConfig
-from attcr.paper.ablations import AblationConfig
 from attcr.train.task import RestorationTask
 from fakes import make_pairs
 

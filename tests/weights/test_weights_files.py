@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
+from benchmarks.paper.ablations import Ablation, AblationConfig
 
 from attcr.bands.spec import TRUE_COLOUR, InputSpec
 from attcr.errors import ConfigError, WeightsError
 from attcr.files import sha256
 from attcr.networks.attcr import ATTCR, ATTCRConfig
-from attcr.paper.ablations import Ablation, AblationConfig
 from attcr.weights import files, load_model, read_header, read_metadata, save_model
 
 SMALL = ATTCRConfig(dim=8, blocks=(1, 1, 1, 1, 1), heads=(2, 2, 2, 2, 2))

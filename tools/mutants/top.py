@@ -8,14 +8,4 @@ MUTANTS = [
         ("tests/serve/test_hostile.py::test_a_name_that_leads_into_a_private_network_is_refused",),
         ("dressed-up-addresses", "ip.version == net.version and ip in net for net", "ip is net for net"),
     ),
-    *of(
-        "bench.py",
-        ("tests/test_bench.py",),
-        (
-            "the-first-round-counts",
-            "for number in range(options.rounds + 1):",
-            "for number in range(1, options.rounds + 1):",
-        ),
-        ("naive-grows-as-others", 'power = 4 if contender.backend == "torch-naive" else 2', "power = 2"),
-    ),
 ]

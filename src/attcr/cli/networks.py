@@ -28,7 +28,7 @@ def info(
     """Print what a network costs: parameters, multiply-adds, stages, memory."""
     from attcr.networks import NETWORKS, make_config
     from attcr.networks.attcr import ATTCRConfig
-    from attcr.paper.complexity import measure
+    from attcr.networks.complexity import measure
 
     chosen: dict[str, Any] = {}
     if network in NETWORKS and issubclass(NETWORKS[network].config, ATTCRConfig):
@@ -62,19 +62,18 @@ def convert(
     source: Annotated[Path, typer.Argument(help="The authors' checkpoint, .pth or .safetensors.")],
     target: Annotated[Path, typer.Argument(help="The .safetensors file to write.")],
     data: Annotated[str, option("NAME", _TRAINED_ON)],
-    network: Annotated[str, option("NAME", "Whose checkpoint it is: attcr or spagan.")] = "attcr",
     heads: Annotated[str | None, option("NUMBERS", _HEADS)] = None,
 ) -> None:
-    """Turn a checkpoint of the authors' code, or of SpA-GAN's, into weights that attcr loads."""
+    """Turn a checkpoint of the authors' code into weights that attcr loads."""
     from attcr.data import find_set
     from attcr.files import sha256
-    from attcr.paper.official import convert_official
+    from attcr.weights.official import convert_official
 
     try:
         numbers = tuple(int(number) for number in heads.split(",")) if heads else None
     except ValueError:
         raise ConfigError(f"--heads {heads!r} is not a list of numbers such as 2,2,8,2,2") from None
-    model = convert_official(source, target, spec=find_set(data).spec, network=network, heads=numbers)
+    model = convert_official(source, target, spec=find_set(data).spec, heads=numbers)
     typer.echo(f"{target}: {sum(p.numel() for p in model.parameters()):,} parameters, sha256 {sha256(target)}")
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from importlib import import_module
 from typing import Any
 
 from torch import nn
@@ -22,32 +21,7 @@ class Entry:
     module: type[nn.Module]
 
 
-@dataclass(frozen=True)
-class PaperEntry:
-    """A network that the paper compares with, imported when it is first asked for."""
-
-    home: str
-    """Its file in `attcr.paper`."""
-    name: str
-    """Its class; that of its settings has the same name with Config behind it."""
-
-    @property
-    def config(self) -> type[Any]:
-        """The settings' class."""
-        return getattr(import_module(f"attcr.paper.{self.home}"), f"{self.name}Config")  # type: ignore[no-any-return]
-
-    @property
-    def module(self) -> type[nn.Module]:
-        """The network's class."""
-        return getattr(import_module(f"attcr.paper.{self.home}"), self.name)  # type: ignore[no-any-return]
-
-
-NETWORKS: dict[str, Entry | PaperEntry] = {
-    "attcr": Entry(ATTCRConfig, ATTCR),
-    "ablation": PaperEntry("ablations", "Ablation"),
-    "restormer": PaperEntry("restormer", "Restormer"),
-    "spagan": PaperEntry("spagan", "SpAGAN"),
-}
+NETWORKS: dict[str, Entry] = {"attcr": Entry(ATTCRConfig, ATTCR)}
 """By the name that weights files, `attcr train --model.network` and `attcr info --network` use."""
 
 

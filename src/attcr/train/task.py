@@ -91,7 +91,7 @@ class RestorationTask(pl.LightningModule):
         """Describe how a network is trained.
 
         Args:
-            network: its name in NETWORKS: attcr, ablation (another paper's attention), spagan.
+            network: its name in NETWORKS.
             config: the network's settings; those not named are as its config class has them.
             loss: mean absolute or mean squared difference; `log-mse` is the mean over images of the squared one's
                 logarithm, what PSNR is made of: images that are almost clear weigh as much as hidden ones.

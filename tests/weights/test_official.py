@@ -16,8 +16,8 @@ from attcr.errors import WeightsError
 from attcr.files import sha256
 from attcr.networks.attcr import ATTCRConfig
 from attcr.ops import naive_triangular_attention
-from attcr.paper.official import convert_official, from_official
 from attcr.weights import load_model, read_header
+from attcr.weights.official import convert_official, from_official
 
 
 def read_parity(shared: Path, name: str) -> tuple[dict[str, Tensor], dict[str, Tensor], tuple[int, ...]]:

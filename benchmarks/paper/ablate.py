@@ -1,6 +1,6 @@
 """Variants of one network trained under one budget and seed set, and one table of what came out.
 
-python benchmarks/ablate.py --config small-cpu --data.root DATA
+python -m benchmarks.paper.ablate --config small-cpu --data.root DATA
 """
 
 import hashlib
@@ -25,13 +25,14 @@ from attcr.errors import ConfigError
 from attcr.files import write_whole
 from attcr.networks import name_of
 from attcr.networks.attcr import ATTCR, ATTCRConfig
-from attcr.paper.ablations import AblationConfig, Kind
-from attcr.paper.complexity import measure
+from attcr.networks.complexity import measure
 from attcr.train.data import PairData
 from attcr.train.run import with_recipes
 from attcr.train.task import RestorationTask
 
-SHIPPED = Path(__file__).with_name("ablations")
+from .ablations import AblationConfig, Kind
+
+SHIPPED = Path(__file__).with_name("comparisons")
 """Comparisons by name."""
 SIZE = 256
 """Side of the image that multiply-adds are stated for: the paper's."""

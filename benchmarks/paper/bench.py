@@ -2,6 +2,8 @@
 
 All that is compared at a size runs in turn, round after round, so that the machine's moods meet all alike. Beside each
 network runs the same one without its attention product: the ratio of the two is what the attention costs.
+
+python -m benchmarks.paper.bench --sizes "[64, 128]" --plot time.svg
 """
 
 import copy
@@ -9,6 +11,7 @@ import json
 import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -22,6 +25,7 @@ from typing import Any, get_args
 
 import numpy as np
 import torch
+from jsonargparse import ArgumentParser
 from torch import Tensor, nn
 
 from attcr.bands.spec import TRUE_COLOUR, InputSpec, band_slots
@@ -30,14 +34,15 @@ from attcr.extras import needed
 from attcr.files import memory_of_machine
 from attcr.networks import build_network, make_config, name_of
 from attcr.networks.attcr import ATTCRConfig, Attention
+from attcr.networks.complexity import Complexity, measure
 from attcr.ops import TRITON, triangular_attention, using
-from attcr.paper.ablations import Kind, Replacement
-from attcr.paper.complexity import Complexity, measure
-from attcr.paper.restormer import ChannelAttention
 from attcr.predict import Float32, Predictor, open_graph
 from attcr.predict.torch import TorchPredictor
 from attcr.version import __version__
 from attcr.weights import WeightsHeader, load_model, published
+
+from .ablations import Kind, Replacement
+from .restormer import ChannelAttention
 
 PRESETS = ("rice1", "rice2", "tcloud", "sen12mscr", "small", "tiny")
 ABLATIONS = ("linear", *get_args(Kind))
@@ -477,3 +482,21 @@ def draw(report: BenchReport, target: str | os.PathLike[str]) -> Path:
     axes.legend(fontsize=8)
     figure.savefig(path)
     return path
+
+
+def main() -> None:
+    """Measure what the command line describes, and print it."""
+    parser = ArgumentParser(description="What networks cost on this machine.")
+    parser.add_class_arguments(BenchOptions)
+    parser.add_argument("--plot", type=Path | None, help="draw time against size: .svg, .png or .pdf")
+    parser.add_argument("--json", action="store_true", help="print JSON with all samples")
+    asked = parser.parse_args().as_dict()
+    plot, as_json = asked.pop("plot"), asked.pop("json")
+    report = run_bench(BenchOptions(**asked), on_size=lambda told: print(f"measuring {told}", file=sys.stderr))
+    print(report.to_json() if as_json else report.table())
+    if plot:
+        print(f"plot: {draw(report, plot)}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -3,7 +3,7 @@
 import pytest
 
 from attcr.networks.attcr import ATTCRConfig
-from attcr.paper.complexity import measure
+from attcr.networks.complexity import measure
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from benchmarks.paper.import_spagan import import_spagan
+from benchmarks.paper.spagan import Neighbours, SpAGAN, SpAGANConfig
 
 from attcr.data import DATASETS, RICE2
 from attcr.errors import ConfigError, ShapeError, WeightsError
 from attcr.evaluate.protocols import psnr
-from attcr.paper.complexity import measure
-from attcr.paper.official import convert_official
-from attcr.paper.spagan import Neighbours, SpAGAN, SpAGANConfig
+from attcr.networks.complexity import measure
 from attcr.weights import load_model, read_header
+from attcr.weights.official import convert_official
 
 WIDTH = 32
 UNUSED = 32 * 32 * 9 + (32 * 16 * 9 + 16) + (16 * 16 * 9 + 16) + (16 * 4 + 4)
@@ -20,7 +21,7 @@ UNUSED = 32 * 32 * 9 + (32 * 16 * 9 + 16) + (16 * 16 * 9 + 16) + (16 * 4 + 4)
 @pytest.mark.parametrize("name", ["rice1", "rice2"])
 def test_the_published_weights_are_saved_with_what_they_take(name: str, shared_data: Path, tmp_path: Path) -> None:
     source = shared_data / "peers" / "spagan" / f"{name.upper()}.pth"
-    convert_official(source, tmp_path / "w.safetensors", spec=DATASETS[name].spec, network="spagan")
+    import_spagan(source, tmp_path / "w.safetensors", DATASETS[name].spec)
     header = read_header(tmp_path / "w.safetensors")
     assert (header.network, header.config, header.spec) == ("spagan", {"width": 32}, DATASETS[name].spec)
     model = load_model(tmp_path / "w.safetensors")
@@ -34,7 +35,7 @@ def test_the_published_weights_are_saved_with_what_they_take(name: str, shared_d
 
 def test_the_published_weights_beat_the_input(shared_data: Path, tmp_path: Path) -> None:
     source = shared_data / "peers" / "spagan" / "RICE2.pth"
-    model = convert_official(source, tmp_path / "w.safetensors", spec=DATASETS["rice2"].spec, network="spagan")
+    model = import_spagan(source, tmp_path / "w.safetensors", DATASETS["rice2"].spec)
     data = RICE2(shared_data / "rice2", "test")
     torch.set_flush_denormal(True)
     try:
@@ -53,9 +54,7 @@ def test_checkpoints_of_others_are_refused(shared: Path, shared_data: Path, tmp_
     with pytest.raises(WeightsError, match="not of the authors' ATT-CR"):
         convert_official(theirs, target, spec=spec)
     with pytest.raises(WeightsError, match="only SpA-GAN's generator"):
-        convert_official(shared / "parity" / "official_rgb.safetensors", target, spec=spec, network="spagan")
-    with pytest.raises(ConfigError, match="spagan, which has no heads"):
-        convert_official(theirs, target, spec=spec, network="spagan", heads=(2, 2, 2, 2, 2))
+        import_spagan(shared / "parity" / "official_rgb.safetensors", target, spec)
     assert not target.exists()
 
 

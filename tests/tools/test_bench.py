@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,17 +10,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
+from benchmarks.paper import bench
+from benchmarks.paper.bench import BenchOptions, Contender, Measured, open_contender, run_bench, without_product
+from benchmarks.paper.restormer import RestormerConfig
 
-from attcr import bench
-from attcr.bench import BenchOptions, Contender, Measured, open_contender, run_bench, without_product
-from attcr.cli import app
 from attcr.errors import ConfigError
 from attcr.networks import build_network
 from attcr.networks.attcr import ATTCRConfig
+from attcr.networks.complexity import measure
 from attcr.ops import operator_name
-from attcr.paper.complexity import measure
-from attcr.paper.restormer import RestormerConfig
 from small_networks import save_small
 
 QUICK = BenchOptions(networks=("tiny",), sizes=(16,), rounds=2, memory=False, threads=1)
@@ -133,13 +132,15 @@ def test_backends_measure_the_same_network(tmp_path: Path) -> None:
     assert np.abs(opened["torch"][0](x) - opened["torch"][1](x)).max() > 1e-3  # type: ignore[misc]
 
 
-def test_a_report_as_table_json_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_as_table_json_and_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
     plot = tmp_path / "plot.svg"
-    asked = "bench --network tiny --network spagan --size 16 --size 8 --rounds 1 --no-memory --batch 2 --threads 1"
-    done = CliRunner().invoke(app, [*asked.split(), "--json", "--plot", str(plot)])
-    assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
+    asked = ["bench", "--networks=[tiny, spagan]", "--sizes=[16, 8]", "--rounds=1", "--memory=false", "--batch=2"]
+    monkeypatch.setattr(sys, "argv", [*asked, "--json", "--plot", str(plot)])
+    bench.main()
+    told = json.loads(capsys.readouterr().out)
     assert [(one["network"], one["size"], one["batch"]) for one in told["rows"]] == [
         ("tiny", 8, 2),
         ("spagan", 8, 2),

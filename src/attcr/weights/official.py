@@ -1,22 +1,23 @@
-"""Checkpoints of the authors' code, and of rivals': their key names to ours, the config read off the shapes."""
+"""Checkpoints of the authors' code: their key names to ours, the config read off the shapes."""
+
+from __future__ import annotations
 
 import json
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import safetensors.torch
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any
 
 from attcr.bands.spec import InputSpec
 from attcr.errors import ConfigError, WeightsError
 from attcr.files import sha256
-from attcr.networks.attcr import ATTCR, ATTCRConfig
-from attcr.paper.spagan import SpAGAN, SpAGANConfig
 from attcr.weights import check_fit, fill, read_metadata, save_model
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from attcr.networks.attcr import ATTCR, ATTCRConfig
 
 OFFICIAL_HEADS = (2, 2, 8, 2, 2)
 """Heads of the authors' networks: the one setting that leaves no trace in the shapes."""
@@ -52,6 +53,10 @@ def from_official(state_dict: Mapping[str, Any], *, heads: tuple[int, ...] = OFF
 
     The config is read off the shapes; only the heads cannot be. Every key must be known and every tensor used.
     """
+    from torch import Tensor
+
+    from attcr.networks.attcr import ATTCR
+
     params = state_dict.get("params", state_dict)
     if not isinstance(params, Mapping) or not params or not all(isinstance(t, Tensor) for t in params.values()):
         raise WeightsError("expected a dict of tensors, or {'params': a dict of tensors}, from the authors' code")
@@ -82,6 +87,8 @@ def _our_name(key: str) -> str:
 
 def _infer_config(tensors: Mapping[str, Tensor], heads: tuple[int, ...]) -> ATTCRConfig:
     """Read the config off names and shapes."""
+    from attcr.networks.attcr import ATTCRConfig
+
     try:
         dim, in_channels = tensors["embed.weight"].shape[:2]
         out_channels = tensors["output.weight"].shape[0]
@@ -112,46 +119,23 @@ def _infer_config(tensors: Mapping[str, Tensor], heads: tuple[int, ...]) -> ATTC
         raise WeightsError(f"the checkpoint's shapes give no ATT-CR network: {error}") from error
 
 
-_SPAGAN_PREFIX, _SPAGAN_UNUSED = "gen.gen.", ("SAM1.conv_in.", "SAM1.attention_layer.")
-
-
-def from_spagan(state_dict: Mapping[str, Any]) -> SpAGAN:
-    """Build SpA-GAN's generator from its published weights; two layers that it does not use are left out."""
-    if not state_dict or not all(isinstance(tensor, Tensor) for tensor in state_dict.values()):
-        raise WeightsError("expected a dict of tensors, as SpA-GAN's authors published")
-    named = {name.removeprefix(_SPAGAN_PREFIX): tensor for name, tensor in state_dict.items()}
-    tensors = {name: tensor for name, tensor in named.items() if not name.startswith(_SPAGAN_UNUSED)}
-    if "conv_in.0.weight" not in tensors:
-        raise WeightsError("no tensor conv_in.0.weight; only SpA-GAN's generator can be converted as spagan")
-    model = SpAGAN(SpAGANConfig(width=tensors["conv_in.0.weight"].shape[0]))
-    check_fit(model, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, "SpA-GAN's checkpoint")
-    fill(model, tensors)
-    return model.eval()
-
-
 def convert_official(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
     *,
     spec: InputSpec,
-    network: str = "attcr",
     heads: tuple[int, ...] | None = None,
-) -> nn.Module:
-    """Read a checkpoint of the authors' code, or of a rival's, and save it as ours.
+) -> ATTCR:
+    """Read a checkpoint of the authors' code and save it as ours.
 
-    `source` is .pth or safetensors with their key names, and `network` says whose: `attcr` or `spagan`. `spec` says
-    what it was trained on, which the checkpoint does not: `attcr.data.DATASETS[name].spec`. Heads of `attcr` are taken
-    from the call, from a `config` in the file's metadata, or are the authors' own, in this order.
+    `source` is .pth or safetensors with their key names. `spec` says what it was trained on, which the checkpoint does
+    not: `attcr.data.DATASETS[name].spec`. Heads are taken from the call, from a `config` in the file's metadata, or are
+    the authors' own, in this order.
     """
     path = Path(source)
-    state, metadata = _read_state(path)
+    state, metadata = read_checkpoint(path)
     try:
-        if network == "attcr":
-            model: nn.Module = from_official(state, heads=heads or _heads_in(metadata))
-        elif network == "spagan" and heads is None:
-            model = from_spagan(state)
-        else:
-            raise ConfigError(f"network={network!r} with heads={heads}: choose attcr, or spagan, which has no heads")
+        model = from_official(state, heads=heads or _heads_in(metadata))
     except WeightsError as error:
         raise WeightsError(f"{path}: {error}") from error
     save_model(model, target, spec=spec, provenance={"converted_from": path.name, "sha256": sha256(path)})
@@ -159,8 +143,11 @@ def convert_official(
     return model
 
 
-def _read_state(path: Path) -> tuple[Mapping[str, Any], dict[str, str]]:
+def read_checkpoint(path: Path) -> tuple[Mapping[str, Any], dict[str, str]]:
     """Read a checkpoint's tensors, and its metadata where it has some; nothing in it is run."""
+    import safetensors.torch
+    import torch
+
     if not path.is_file():
         raise WeightsError(f"{path}: no such file")
     if path.suffix == ".safetensors":

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from benchmarks.paper.restormer import ChannelAttention, Restormer, RestormerConfig
 
 from attcr.errors import ConfigError, ShapeError
-from attcr.paper.complexity import measure
-from attcr.paper.restormer import ChannelAttention, Restormer, RestormerConfig
+from attcr.networks.complexity import measure
 
 
 def test_parameters_and_multiply_adds_are_the_paper_s() -> None:

@@ -1,0 +1,5 @@
+"""attcr with the rivals: `python -m benchmarks.paper COMMAND ...` is `attcr COMMAND ...`."""
+
+from attcr.cli import main
+
+main()

@@ -1,1 +1,0 @@
-"""What reproduces and compares the paper; nothing in the product imports it."""
