@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from attcr.bands.sensors import Sensor as Sensor
     from attcr.bands.spec import InputSpec as InputSpec
     from attcr.bands.spec import Slot as Slot
+    from attcr.cubes.dataset import cube as cube
+    from attcr.cubes.icechunk import open_cube as open_cube
+    from attcr.cubes.options import CubeOptions as CubeOptions
+    from attcr.cubes.write import write_cube as write_cube
     from attcr.errors import AttcrError as AttcrError
     from attcr.fleet.run import FleetOptions as FleetOptions
     from attcr.fleet.run import run_fleet as run_fleet
@@ -35,6 +39,10 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "bands.sensors": ("Sensor",),
     "bands.spec": ("InputSpec", "Slot"),
+    "cubes.dataset": ("cube",),
+    "cubes.icechunk": ("open_cube",),
+    "cubes.options": ("CubeOptions",),
+    "cubes.write": ("write_cube",),
     "errors": ("AttcrError",),
     "fleet.run": ("FleetOptions", "run_fleet"),
     "networks": ("build_network",),

@@ -4,7 +4,9 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from copy import copy
+from dataclasses import MISSING
 from functools import wraps
+from importlib import import_module
 from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -144,17 +146,19 @@ def _words_for(place: str) -> str:
     return restore_options()[place].help
 
 
-def takes_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take every option of RestoreOptions, as keywords.
+def takes_options(command: Callable[..., None], owner: str = "restore.options.RestoreOptions") -> Callable[..., None]:
+    """Let a command take every option of RestoreOptions, or of another class of this package, as keywords.
 
     They are added when the command is run or asked for its help, because their module loads numpy. The command's own
     keywords are shown after them, among those of the output.
     """
 
     def make_whole() -> Callable[..., None]:
-        from attcr.restore.options import GROUPS, restore_options
+        from attcr.restore.options import GROUPS, options_of
 
-        options = sorted(restore_options().values(), key=lambda option: GROUPS.index(option.group))
+        module, _, name = owner.rpartition(".")
+        told = options_of(getattr(import_module(f"attcr.{module}"), name)).values()
+        options = sorted(told, key=lambda option: GROUPS.index(option.group))
         own = signature(command, eval_str=True).parameters.values()
         first = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in own if one.kind is one.POSITIONAL_OR_KEYWORD]
         last = [_of_output(one) for one in own if one.kind is one.KEYWORD_ONLY]
@@ -186,7 +190,8 @@ def _parameter(option: "Option") -> Parameter:
         rich_help_panel=option.group.capitalize() or None,
     )
     typed: Any = list[str] | None if several else kind | None if option.default is None else kind
-    default = False if option.switch else None if several else option.default
+    default = Parameter.empty if option.default is MISSING else option.default
+    default = False if option.switch else None if several else default
     return Parameter(option.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[typed, about])
 
 

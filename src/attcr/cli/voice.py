@@ -26,6 +26,7 @@ STAGES = {
     "mask": "finding clouds (rows)",
     "restore": "restoring (tiles)",
     "write": "writing",
+    "cube": "filling (blocks)",
     "scenes": "restoring (scenes)",
     "audit": "looking at images",
     "evaluate": "evaluating (images)",
@@ -239,10 +240,10 @@ class _Logs(logging.Handler):
 
 
 _OPTION = re.compile(r"`(?P<name>[a-z_]+)(?:=(?P<value>[^`]*))?`")
-_SWITCHES = ("overwrite", "resume")
+_SWITCHES = ("overwrite", "resume", "update")
 _OTHERS = (
     "weights", "engine", "gpus", "address", "collection", "workers", "threads", "slots", "predictions", "baseline",
-    "protocol",
+    "protocol", "from", "to", "source", "every", "resolution", "crs", "most_cloud", "memory",
 )  # fmt: skip
 
 
@@ -261,7 +262,7 @@ def as_flags(text: str, *, fleet: bool = False) -> str:
             return found[0]
         if fleet and name not in _OTHERS:
             return f"--set {name}={'...' if value is None else value}"
-        dashed = option.flags[0] if option else f"--{name}"
+        dashed = option.flags[0] if option else f"--{name.replace('_', '-')}"
         is_switch = name in _SWITCHES or (option and (option.switch or option.kind is bool))
         return dashed if value is None or is_switch else f"{dashed} {value}"
 

@@ -245,9 +245,14 @@ def _box(given: tuple[float, ...] | str) -> tuple[float, ...]:
 @cache
 def restore_options() -> Mapping[str, Option]:
     """Give every option of RestoreOptions by its name."""
-    kinds = get_type_hints(RestoreOptions, include_extras=True)
+    return options_of(RestoreOptions)
+
+
+def options_of(owner: type) -> Mapping[str, Option]:
+    """Give every option that stands at a field of a dataclass, by its name."""
+    kinds = get_type_hints(owner, include_extras=True)
     told = {}
-    for field in fields(RestoreOptions):
+    for field in fields(owner):
         kind, option = get_args(kinds[field.name])
         choices = get_args(kind) if get_origin(kind) is Literal else option.choices
         told[field.name] = replace(option, name=field.name, kind=kind, default=field.default, choices=choices)

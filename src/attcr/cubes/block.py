@@ -1,0 +1,111 @@
+"""A block of a cube: what all acquisitions show of it, and all its dates filled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attcr.bands.sensors import into_dtype
+from attcr.cubes.fill import MARGIN, Dates, Filled, fill
+from attcr.cubes.odc_stac import load
+from attcr.cubes.plan import Plan
+from attcr.cubes.search import overlaps
+from attcr.restore.walk import ORIGINAL
+from attcr.scenes.clouds.masks import Classes
+from attcr.scenes.tiles import Tile
+
+Array = NDArray[Any]
+
+UNKNOWN_DAYS = -32768
+"""In `days`, where nothing is known."""
+ERROR_STEP, UNKNOWN_ERROR = 1e-4, 65535
+"""Reflectance of a step of `error`, and its number where nothing is known."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What acquisitions show of a block and its margin."""
+
+    tile: Tile
+    """The block in the grid, without its margin."""
+    at: tuple[int, ...]
+    """Which acquisitions of the plan."""
+    numbers: Array
+    """(T, C, h, w)."""
+    classes: Classes
+    """(T, h, w)."""
+
+    @property
+    def inside(self) -> tuple[slice, slice]:
+        """The block's rows and columns among these."""
+        return slice(MARGIN, MARGIN + self.tile.height), slice(MARGIN, MARGIN + self.tile.width)
+
+
+def load_block(plan: Plan, tile: Tile, wanted: Sequence[int], *, but: Sequence[int] = ()) -> Seen:
+    """Read a block and its margin from the source: of all acquisitions, but not of some.
+
+    Those that do not reach it are left out, unless they are wanted.
+    """
+    part = plan.grid.part(tile.row - MARGIN, tile.col - MARGIN, tile.height + 2 * MARGIN, tile.width + 2 * MARGIN)
+    box = part.box
+    reach = {
+        at
+        for at, one in enumerate(plan.acquisitions)
+        if at not in set(but) and any(overlaps(item.box, box) for item in one.items)
+    }
+    at = tuple(sorted(reach | set(wanted) | set(but)))
+    shape = (len(at), len(plan.bands), part.height, part.width)
+    numbers = np.full(shape, plan.source.nodata, plan.source.dtype)
+    classes = np.zeros((shape[0], *shape[2:]), np.uint8)
+    for i, one in enumerate(at):
+        if one in reach:
+            loaded = load(plan.acquisitions[one], plan.source, plan.bands, part, offset=plan.offset)
+            numbers[i], classes[i] = loaded.values, loaded.classes
+    return Seen(tile, at, numbers, classes)
+
+
+def fill_seen(plan: Plan, seen: Seen, wanted: Sequence[int]) -> Filled:
+    """Fill acquisitions of a block; `source` counts the acquisitions of the plan."""
+    sensor = plan.source.sensor(plan.offset)
+    values = np.empty(seen.numbers.shape, np.float32)
+    for numbers, made in zip(seen.numbers, values, strict=True):  # one at a time: less memory
+        made[:] = np.where(numbers == plan.source.nodata, np.nan, sensor.to_reflectance(numbers))
+    first = plan.taken[0]
+    days = np.array([(plan.taken[one] - first).total_seconds() / 86400 for one in seen.at])
+    filled = fill(Dates(values, seen.classes, days, plan.bands), [seen.at.index(one) for one in wanted])
+    places = np.array([*seen.at, -1], np.int16)  # the last stands for none
+    return filled._replace(source=places[filled.source])
+
+
+def to_numbers(plan: Plan, seen: Seen, filled: Filled, wanted: Sequence[int]) -> dict[str, Array]:
+    """Give the variables of a cube for a block without its margin, each (t, rows, columns).
+
+    Pixels that were seen keep their numbers to the bit; so do those of which nothing is known.
+    """
+    rows, cols = seen.inside
+    quality, source = filled.quality[:, rows, cols], filled.source[:, rows, cols]
+    numbers = seen.numbers[[seen.at.index(one) for one in wanted]][..., rows, cols]
+    for came, values, classes in zip(numbers, filled.values[..., rows, cols], quality, strict=True):
+        made = plan.source.sensor(plan.offset).from_reflectance(np.nan_to_num(values))
+        made = into_dtype(made, came.dtype)
+        made[made == plan.source.nodata] += came.dtype.type(1)  # no ground is nothing
+        came[:] = np.where((classes == ORIGINAL) | ~np.isfinite(values), came, made)
+    error = filled.error[:, rows, cols]
+    steps = np.clip(np.rint(np.nan_to_num(error) / ERROR_STEP), 0, UNKNOWN_ERROR - 1)
+    days = np.clip(np.rint(filled.days[:, rows, cols]), UNKNOWN_DAYS + 1, -UNKNOWN_DAYS - 1)
+    return {
+        **{name: numbers[:, i] for i, name in enumerate(plan.bands)},
+        "quality": quality,
+        "source": source,
+        "days": np.where(source < 0, UNKNOWN_DAYS, days).astype(np.int16),
+        "error": np.where(np.isfinite(error), steps, UNKNOWN_ERROR).astype(np.uint16),
+    }
+
+
+def make_block(plan: Plan, seen: Seen) -> dict[str, Array]:
+    """Give a block of all dates of a cube."""
+    return to_numbers(plan, seen, fill_seen(plan, seen, plan.dates), plan.dates)
