@@ -8,14 +8,23 @@ from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, NODATA, ORIGINAL
 
 
 @pytest.fixture
-def dates():
-    values = np.full((3, 2, 40, 40), 0.1, np.float32) * np.array([1, 2, 3], np.float32)[:, None, None, None]
-    classes = np.zeros((3, 40, 40), np.uint8)
-    classes[1, :20] = 2
+def ground():
+    """Four dates: the second and third show one ground in other tones, the first and last another one."""
+    draw = np.random.default_rng(0)
+    one, other = draw.uniform(0.1, 0.4, (2, 2, 96, 96))
+    dates = [other, one, 0.8 * one + 0.02, other + 0.05]
+    return np.float32(dates + draw.normal(0, 0.004, (4, 2, 96, 96)))
+
+
+@pytest.fixture
+def dates(ground):
+    values, classes = ground.copy(), np.zeros((4, 96, 96), np.uint8)
+    classes[1, 20:60, 20:70] = 2
+    values[1, :, :20, 50:70] = np.nan
     classes[:, :5, :5] = 2
-    values[1, :, 30:] = np.nan
-    values[:, :, 35:, 35:] = np.nan
-    return Dates(values, classes, np.array([0.0, 8, 10]), ("red", "nir"))
+    values[:, :, 90:, 90:] = np.nan
+    values[1, :, 20:60, 20:70] = 0.9
+    return Dates(values, classes, np.array([0.0, 8, 10, 40]), ("red", "nir"))
 
 
 def test_what_was_seen_comes_out_to_the_bit_and_is_its_own_source(dates):
@@ -30,16 +39,41 @@ def test_what_was_seen_comes_out_to_the_bit_and_is_its_own_source(dates):
 
 def test_what_no_date_saw_is_not_known(dates):
     made = fill(dates)
-    for kind, where in ((CLOUD_LEFT, np.s_[:, :5, :5]), (NODATA, np.s_[:, 35:, 35:])):
+    for kind, where in ((CLOUD_LEFT, np.s_[:, :5, :5]), (NODATA, np.s_[:, 90:, 90:])):
         assert (made.quality[where] == kind).all()
         assert np.isnan(made.values[:, 0][where]).all()
         assert np.isnan(made.error[where]).all()
         assert (made.source[where] == -1).all()
 
 
-def test_cloud_and_missing_data_are_filled_from_a_date_that_saw_them(dates):
+def test_cloud_and_missing_data_are_filled_from_the_date_that_shows_their_ground(dates, ground):
     made = fill(dates, [1])
-    for where in (np.s_[8:20], np.s_[30:, :30]):
+    for where in (np.s_[20:60, 20:70], np.s_[5:20, 50:70]):
         assert (made.quality[0][where] == FROM_DATE).all()
         assert (made.source[0][where] == 2).all()
-        assert (made.days[0][where] == 2).all()
+        assert made.days[0][where].mean() == pytest.approx(2, abs=1.5)
+        error = np.abs(made.values[0] - ground[1])[(slice(None), *where)].mean()
+        assert error == pytest.approx(0.005, abs=0.0015)  # of the noise of both dates
+        assert made.error[0][where].mean() == pytest.approx(error, rel=0.25)
+
+
+def test_a_source_saw_the_ground(dates):
+    made = fill(dates)
+    rows, cols = np.indices(made.source.shape[1:])
+    for source in made.source:
+        assert dates.seen[source, rows, cols][source >= 0].all()
+
+
+def test_a_date_that_shows_nothing_is_between_its_neighbours_and_says_how_far_it_may_be_off():
+    draw = np.random.default_rng(1)
+    steps = np.cumsum(draw.normal(0, 0.02, (9, 2, 64, 64)), axis=0)
+    values = np.float32(0.3 + steps)
+    classes = np.zeros((9, 64, 64), np.uint8)
+    classes[4] = 2
+    made = fill(
+        Dates(np.where(classes[:, None] > 0, np.float32(0.9), values), classes, np.arange(9.0), ("red", "nir")), [4]
+    )
+    error = np.abs(made.values[0] - values[4]).mean()
+    assert error <= 1.05 * np.abs((values[3] + values[5]) / 2 - values[4]).mean()
+    assert made.error[0].mean() == pytest.approx(error, rel=0.25)
+    assert set(np.unique(made.source)) <= {3, 5}

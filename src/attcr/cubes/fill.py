@@ -1,4 +1,11 @@
-"""The filling of a block: the ground of every date from what that date and all the others saw. Arrays only."""
+"""The filling of a block: the ground of every date from what that date and all the others saw. Arrays only.
+
+Every date is a linear mixture of others, fitted where it shows the ground: of each band of the dates that say most
+about it, as it is and as the mean around each pixel. Where a date of the mixture is under cloud itself, what was filled
+there before stands in for it; so dates are filled twice, after plain means of what was seen about the same time. What
+the mixture misses on clear ground goes on into the gap, from the nearest surroundings that are enough. What is
+missed on clear ground that a fit leaves out is the expected error.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +16,41 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.evidence.pyramid import Float32
-from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, NODATA, ORIGINAL
+from attcr.evidence.pyramid import Float32, expand, mean_of, reduce
+from attcr.extras import need
+from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, LARGE_ERROR, LOW_CONFIDENCE, NODATA, ORIGINAL
 from attcr.scenes.clouds.masks import CLEAR, Classes
 
 Float64 = NDArray[np.float64]
+Bool = NDArray[np.bool_]
 
 MARGIN = 64
 """Pixels around a block that decide what comes out in it."""
+TOGETHER = 8
+"""The most dates of a mixture."""
+AROUND = 5
+"""Pixels along the box whose mean is a plane of its own."""
+SWEEPS = 2
+"""How often every date is filled."""
+MOST_PIXELS = 20_000
+"""About the most pixels that a mixture is fitted on."""
+SOME_PIXELS = 4000
+"""About as many that two dates are compared on."""
+SPAN = 0.3
+"""Within about which factor a number of days is like another."""
+FEWEST = 30
+"""Clear pixels of a date, for each weight of a band, below which it is no mixture."""
+SLACK = 2.5e-6
+"""Variance of reflectance below which weights are mostly those of the plain mean of the dates."""
+ROUNDS, SMALL_ERROR = 3, 0.004
+"""Times that a mixture is fitted, each time with pixels weighed by the inverse of their error before, or of this one
+where it is smaller: what changed between the dates shall not decide."""
+CELL = 32
+"""Pixels along the cells of which every other one is left out of a fit."""
+LEVELS = 6
+"""Halvings over which what a mixture misses goes on into a gap."""
+ENOUGH = 0.15
+"""Share of clear ground that is enough to go by."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +67,9 @@ class Dates:
     """The bands' common names."""
 
     @property
-    def seen(self) -> NDArray[np.bool_]:
+    def seen(self) -> Bool:
         """Where each date shows the ground (T, h, w)."""
-        seen: NDArray[np.bool_] = np.isfinite(self.values).all(axis=1) & (self.classes == CLEAR)
+        seen: Bool = np.isfinite(self.values).all(axis=1) & (self.classes == CLEAR)
         return seen
 
 
@@ -54,23 +88,213 @@ class Filled(NamedTuple):
     """(t, h, w): expected absolute error, mean over the bands; 0 where it was seen, NaN where nothing is known."""
 
 
+class _Mixture(NamedTuple):
+    """A date as a mixture of others."""
+
+    dates: list[int]
+    weights: Float32
+    """(C, N) of the planes of all of them."""
+    offset: Float32
+    """(C, 1)."""
+    parts: Float64
+    """(dates,): the spread of what each adds."""
+
+
 def fill(dates: Dates, wanted: Sequence[int] | None = None) -> Filled:
     """Give the ground of these dates, by default of all; each pixel from dates that saw it."""
     every = range(len(dates.days)) if wanted is None else wanted
-    return Filled(*(np.stack(parts) for parts in zip(*(_fill(dates, at) for at in every), strict=True)))
+    block = _Block(dates)
+    return Filled(*(np.stack(parts) for parts in zip(*(block.filled(at) for at in every), strict=True)))
 
 
-def _fill(dates: Dates, at: int) -> Filled:
-    seen = dates.seen
-    order = np.argsort(np.abs(dates.days - dates.days[at]), kind="stable")
-    source = np.where(seen.any(axis=0), order[seen[order].argmax(axis=0)], -1).astype(np.int16)
-    known, own = source >= 0, seen[at]
-    values = np.take_along_axis(dates.values, np.maximum(source, 0)[None, None].astype(np.intp), axis=0)[0]
-    values = np.where(known, values, np.float32(np.nan))
-    days = np.where(known, (dates.days - dates.days[at])[source], 0).astype(np.float32)
-    apart = [np.abs(dates.values[one] - dates.values[at]).mean(axis=0)[seen[one] & own] for one in range(len(seen))]
-    errors = np.array([one.mean() if one.size else np.nan for one in apart], np.float32)
-    error = np.where(known, errors[source], np.float32(np.nan))
-    left = np.where(np.isfinite(dates.values[at]).all(axis=0), CLOUD_LEFT, NODATA)
-    quality = np.where(own, ORIGINAL, np.where(known, FROM_DATE, left)).astype(np.uint8)
-    return Filled(values, quality, source, days, np.where(own, np.float32(0), error))
+class _Block:
+    """The dates of a block while they are filled."""
+
+    def __init__(self, dates: Dates) -> None:
+        self.dates, self.seen = dates, dates.seen
+        self.known = self.seen.any(axis=0)
+        given = np.where(self.seen[:, None], dates.values, np.float32(0))
+        self.apart = _apart(given, self.seen, dates.days)
+        self.values = self._start(given)
+        self.around = np.stack([_around(one) for one in self.values])
+        self.error = np.zeros(self.seen.shape, np.float32)
+        self.parts = 1 / self.apart**2
+        np.fill_diagonal(self.parts, 0)
+        order = np.argsort(-self.seen.mean(axis=(1, 2)), kind="stable")
+        for sweep in range(SWEEPS):
+            for at in order[~self.seen[order].all(axis=(1, 2))]:
+                self._sweep(int(at), last=sweep == SWEEPS - 1)
+
+    def _start(self, given: Float32) -> Float32:
+        """Fill every date by the mean of what others saw, the more the less they are apart."""
+        weight = (1 / self.apart**2).astype(np.float32)
+        np.fill_diagonal(weight, 0)
+        weight /= weight.sum(axis=1, keepdims=True)
+        count, shape = len(given), given.shape[1:]
+        share = (weight @ self.seen.reshape(count, -1)).reshape(count, 1, *shape[1:])
+        mean = (weight @ given.reshape(count, -1)).reshape(given.shape) / np.maximum(share, np.float32(1e-20))
+        return np.where(self.seen[:, None], given, mean).astype(np.float32, copy=False)
+
+    def _sweep(self, at: int, *, last: bool) -> None:
+        """Fill a date; the last time, say how far it may be off."""
+        seen, here = self.seen[at], self.dates.values[at]
+        chosen = self._choose(at)
+        if not chosen:
+            self._between(at)
+            return
+        mixture = self._fit(at, chosen, seen)
+        made = self._made(mixture)
+        self.values[at] = np.where(seen, here, made + _goes_on(np.where(seen, here - made, 0), seen))
+        self.around[at] = _around(self.values[at])
+        self.parts[at] = 0
+        self.parts[at, mixture.dates] = mixture.parts
+        if last:
+            self.error[at] = self._missed(at, mixture.dates)
+
+    def _between(self, at: int) -> None:
+        """Fill a date of which nothing, or too little, is seen: by others as far apart as their days say (kriging)."""
+        others = np.flatnonzero((np.arange(len(self.seen)) != at) & self.seen.any(axis=(1, 2)))
+        near = others[np.argsort(self.apart[at][others], kind="stable")[:TOGETHER]]
+        if not len(near):
+            return
+        squares, away = self.apart[np.ix_(near, near)] ** 2, self.apart[at][near] ** 2
+        np.fill_diagonal(squares, 0)
+        ones = np.ones((len(near), 1))
+        system = np.block([[squares, ones], [ones.T, np.zeros((1, 1))]])
+        weights = np.clip(np.linalg.lstsq(system, np.append(away, 1), rcond=None)[0][:-1], 0, None)
+        weights /= weights.sum()
+        made = np.einsum("t,tchw->chw", weights.astype(np.float32), self.values[near])
+        self.values[at] = np.where(self.seen[at], self.values[at], made)
+        self.around[at] = _around(self.values[at])
+        self.error[at] = np.sqrt(max(2 * weights @ away - weights @ squares @ weights, 0) / 2)
+        self.parts[at] = 0
+        self.parts[at, near] = weights
+
+    def _missed(self, at: int, chosen: list[int]) -> Float32:
+        """Give the error to expect: what is missed on clear ground nearby that takes no part."""
+        seen, here = self.seen[at], self.dates.values[at]
+        cells = np.add.outer(np.arange(seen.shape[0]) // CELL, np.arange(seen.shape[1]) // CELL)
+        told, tried = seen & (cells % 2 == 0), seen & (cells % 2 == 1)
+        made = self._made(self._fit(at, chosen, told))
+        made += _goes_on(np.where(told, here - made, 0), told)
+        missed = np.where(tried, np.abs(made - here).mean(axis=0), np.float32(0))
+        error: Float32 = _goes_on(missed[None], tried)[0]
+        return error
+
+    def _choose(self, at: int) -> list[int]:
+        """Give the dates that say most about this one's gaps, the best first."""
+        gap, bands = ~self.seen[at], self.values.shape[1]
+        shown = self.seen & self.seen[at]
+        worth = np.zeros(len(shown))
+        for other, both in enumerate(shown):
+            where = np.flatnonzero(both)
+            if other != at and len(where) >= FEWEST * 2 * bands:
+                x, y = (self._pixels(one, where[:: max(len(where) // SOME_PIXELS, 1)]) for one in (other, at))
+                x, y = x - x.mean(axis=1, keepdims=True), y - y.mean(axis=1, keepdims=True)
+                power = (x * x).sum(axis=1) * (y * y).sum(axis=1)
+                alike = np.mean((x * y).sum(axis=1) ** 2 / np.maximum(power, 1e-12))
+                worth[other] = alike * self.seen[other][gap].mean()
+        return [int(one) for one in np.argsort(-worth, kind="stable")[:TOGETHER] if worth[one] > 0]
+
+    def _pixels(self, at: int, where: NDArray[np.intp]) -> Float32:
+        """Give a date (C, n) at some pixels, counted along the rows."""
+        return np.take(self.values[at].reshape(self.values.shape[1], -1), where, axis=1)
+
+    def _planes(self, dates: Sequence[int], where: NDArray[np.intp]) -> Float32:
+        """Give the planes of some dates (N, n) at some pixels, counted along the rows."""
+        parts = [one[at].reshape(len(one[at]), -1)[:, where] for at in dates for one in (self.values, self.around)]
+        return np.concatenate(parts)
+
+    def _fit(self, at: int, chosen: list[int], told: Bool) -> _Mixture:
+        """Fit a date to others where it is told; robustly (`ROUNDS`)."""
+        where = np.flatnonzero(told & self.seen[chosen].any(axis=0))
+        where = where[:: max(len(where) // MOST_PIXELS, 1)]
+        bands = self.values.shape[1]
+        while len(chosen) > 1 and len(where) < FEWEST * 2 * bands * len(chosen):
+            chosen = chosen[:-1]
+        x = self._planes(chosen, where)
+        y = self._pixels(at, where)
+        plain = np.tile(np.eye(2 * bands, bands) / len(chosen), (len(chosen), 1))
+        count = np.full(len(where), 1 / max(len(where), 1), np.float32)
+        for _ in range(ROUNDS):
+            middle, level = (x @ count)[:, None], (y @ count)[:, None]
+            off = (x - middle) * np.sqrt(count)
+            spread = (off @ off.T).astype(np.float64)
+            common = (off @ ((y - level) * np.sqrt(count)).T).astype(np.float64)
+            solved = np.linalg.solve(spread + SLACK * np.eye(len(x)), common + SLACK * plain).astype(np.float32)
+            count = 1 / np.maximum(np.abs(solved.T @ (x - middle) + level - y).mean(axis=0), np.float32(SMALL_ERROR))
+            count /= count.sum()
+        shape = (len(chosen), 2 * bands, bands)
+        weights, own = solved.reshape(shape), spread.reshape(len(chosen), 2 * bands, len(chosen), 2 * bands)
+        power = [np.einsum("kc,kl,lc->", w, own[i, :, i], w) for i, w in enumerate(weights)]
+        return _Mixture(chosen, solved.T, level - solved.T @ middle, np.sqrt(np.maximum(power, 1e-20)))
+
+    def _made(self, mixture: _Mixture) -> Float32:
+        """Give what a mixture makes of the block."""
+        bands, *shape = self.values.shape[1:]
+        made = np.broadcast_to(mixture.offset, (bands, shape[0] * shape[1])).copy()
+        weights = np.split(mixture.weights, 2 * len(mixture.dates), axis=1)
+        images = [one[at] for at in mixture.dates for one in (self.values, self.around)]
+        for weight, image in zip(weights, images, strict=True):
+            made += weight @ image.reshape(bands, -1)
+        block: Float32 = made.reshape(bands, *shape)
+        return block
+
+    def filled(self, at: int) -> Filled:
+        """Give a date with what is known about it."""
+        own, here = self.seen[at], self.dates.values[at]
+        values = np.where(own, here, np.where(self.known, self.values[at], np.float32(np.nan)))
+        parts = np.where(self.seen, self.parts[at][:, None, None], 0) + 1e-9 * self.seen / self.apart[at][:, None, None]
+        source = np.where(own, at, np.where(self.known, parts.argmax(axis=0), -1)).astype(np.int16)
+        away = self.dates.days - self.dates.days[at]
+        days = np.einsum("t,thw->hw", away, parts) / np.maximum(parts.sum(axis=0), 1e-30)
+        error = np.where(own, 0, np.where(self.known, self.error[at], np.nan)).astype(np.float32)
+        left = np.where(np.isfinite(here).all(axis=0), CLOUD_LEFT, NODATA)
+        filled = np.where(error > LARGE_ERROR, LOW_CONFIDENCE, FROM_DATE)
+        quality = np.where(own, ORIGINAL, np.where(self.known, filled, left)).astype(np.uint8)
+        return Filled(values, quality, source, np.where(own, 0, days).astype(np.float32), error)
+
+
+def _apart(values: Float32, seen: Bool, days: Float64) -> Float64:
+    """Give how far dates are apart (T, T) in reflectance: as both show, or as others so many days apart are."""
+    count = len(seen)
+    measured, known = np.zeros((2, count, count))
+    for one in range(count):
+        for other in range(one):
+            both = np.flatnonzero(seen[one] & seen[other])
+            both = both[:: max(len(both) // SOME_PIXELS, 1)]
+            if len(both) >= SOME_PIXELS // 10:
+                x, y = (values[at].reshape(values.shape[1], -1)[:, both] for at in (one, other))
+                measured[one, other] = measured[other, one] = np.abs(x - y).mean()
+                known[one, other] = known[other, one] = 1
+    lag = np.log1p(np.abs(days[:, None] - days))
+    apart = measured.copy()
+    for one in range(count):
+        near = np.exp(-(((lag[one][:, None, None] - lag) / SPAN) ** 2)) * known + 1e-12
+        guess = (near * np.where(known > 0, measured, 0.01 * lag)).sum(axis=(1, 2)) / near.sum(axis=(1, 2))
+        apart[one] = np.where(known[one] > 0, measured[one], guess)
+    least: Float64 = np.maximum(apart, 1e-4)
+    return least
+
+
+def _around(image: Float32) -> Float32:
+    """Give the mean around each pixel."""
+    mean: Float32 = need("scipy.ndimage").uniform_filter(image, (0, AROUND, AROUND), mode="nearest")
+    return mean
+
+
+def _goes_on(values: Float32, told: Bool) -> Float32:
+    """Give what is told somewhere (C, h, w) everywhere: as a mean of the nearest surroundings that are enough."""
+    height, width = told.shape
+    side = 1 << LEVELS
+    pad = [(0, -height % side), (0, -width % side)]
+    total, weight = np.pad(values, [(0, 0), *pad]), np.pad(told, pad).astype(np.float32)
+    levels = []
+    for _ in range(LEVELS):
+        total, weight = reduce(total), reduce(weight)
+        levels.append((total, weight))
+    out = np.broadcast_to((total.sum(axis=(1, 2)) / max(float(weight.sum()), 1e-6))[:, None, None], total.shape)
+    for level in reversed(range(LEVELS)):
+        total, weight = levels[level]
+        out = expand(out + np.clip(weight / np.float32(ENOUGH), 0, 1) * (mean_of(total, weight) - out))
+    return out[:, :height, :width]
