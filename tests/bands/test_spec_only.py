@@ -9,6 +9,8 @@ import pytest
 SOURCE = Path(__file__).parents[2] / "src" / "attcr"
 MAY = {
     "bands/spec.py": "it says what the channels mean",
+    "cubes/place.py": "a box in degrees has four numbers, a point with a size three",
+    "cubes/search.py": "a box without heights has four numbers",
     "paper/official.py": "the authors' network adds its result to its last inputs",
 }
 COUNTS = {"in_channels", "out_channels", "channels", "bands", "band_count", "planes"}

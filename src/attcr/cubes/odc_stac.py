@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attcr.addresses import hide_secrets, redact
+from attcr.bands.sensors import RGB
 from attcr.cubes.place import Grid
 from attcr.cubes.search import Acquisition, Found
 from attcr.cubes.sources import Source
@@ -19,7 +20,6 @@ from attcr.errors import SceneError
 from attcr.extras import needed
 from attcr.scenes.clouds.masks import (
     CLEAR,
-    CLOUD,
     Classes,
     classes_of_fmask,
     classes_of_qa_pixel,
@@ -88,10 +88,10 @@ def load(
         read, dark = READERS[source.mask[1]]
         mask = values[MASK]
         classes = read(mask)
-        colours = [names.index(name) for name in ("red", "green", "blue") if name in names]
-        if (classes == CLOUD).any() or len(colours) == 3:
-            seen = source.sensor(acquisition.offset if offset is None else offset)
-            classes = settle(classes, is_opaque(image[colours], seen) if len(colours) == 3 else None)
+        seen = source.sensor(acquisition.offset if offset is None else offset)
+        coloured = set(RGB) <= set(names)
+        opaque = is_opaque(image[[names.index(name) for name in RGB]], seen) if coloured else None
+        classes = settle(classes, opaque)
         classes = classes | np.where(dark(mask) & (classes > CLEAR), DARK, 0).astype(np.uint8)
     return Loaded(image, classes)
 
