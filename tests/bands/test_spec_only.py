@@ -11,7 +11,7 @@ MAY = {
     "bands/spec.py": "it says what the channels mean",
     "cubes/place.py": "a box in degrees has four numbers, a point with a size three",
     "cubes/search.py": "a box without heights has four numbers",
-    "paper/official.py": "the authors' network adds its result to its last inputs",
+    "weights/official.py": "the authors' network adds its result to its last inputs",
 }
 COUNTS = {"in_channels", "out_channels", "channels", "bands", "band_count", "planes"}
 """Names that count channels."""
