@@ -10,6 +10,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "attcr"
 MAY = {
     "bands/spec.py": "it says what the channels mean",
     "cubes/place.py": "a box in degrees has four numbers, a point with a size three",
+    "cubes/write.py": "a few new dates are named, more are counted",
     "cubes/search.py": "a box without heights has four numbers",
     "weights/official.py": "the authors' network adds its result to its last inputs",
 }
