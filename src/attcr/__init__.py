@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from attcr.cubes.options import CubeOptions as CubeOptions
     from attcr.cubes.write import write_cube as write_cube
     from attcr.errors import AttcrError as AttcrError
-    from attcr.fleet.run import FleetOptions as FleetOptions
+    from attcr.fleet.options import FleetOptions as FleetOptions
     from attcr.fleet.run import run_fleet as run_fleet
     from attcr.networks import build_network as build_network
     from attcr.networks.attcr import ATTCR as ATTCR
@@ -44,7 +44,8 @@ _PUBLIC = {
     "cubes.options": ("CubeOptions",),
     "cubes.write": ("write_cube",),
     "errors": ("AttcrError",),
-    "fleet.run": ("FleetOptions", "run_fleet"),
+    "fleet.options": ("FleetOptions",),
+    "fleet.run": ("run_fleet",),
     "networks": ("build_network",),
     "networks.attcr": ("ATTCR", "ATTCRConfig"),
     "notebook": ("show",),

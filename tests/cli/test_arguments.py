@@ -15,7 +15,8 @@ from attcr.bands.sensors import SENSORS
 from attcr.cli import app
 from attcr.cli.voice import one_line
 from attcr.errors import ConfigError
-from attcr.restore.options import restore_options
+from attcr.fleet.options import FleetOptions
+from attcr.restore.options import options_of, restore_options
 
 SOURCE = Path(__file__).parents[2] / "src" / "attcr"
 COMMANDS = [["demo"], ["restore"], ["weights"], ["evaluate"], ["audit"], ["info"], ["convert"], ["export"]]
@@ -52,7 +53,7 @@ def test_restore_shows_its_options_in_groups_and_what_most_people_need_first() -
     told = {
         "Arguments": [],
         "Options": ["--weights", "--mask", "--reference", "--help"],
-        "Input": ["--sensor", "--bands", "--sar", "--nodata", "--vrt"],
+        "Input": ["--sensor", "--bands", "--bbox", "--aoi", "--sar", "--nodata", "--vrt"],
         "Clouds": ["--ground", "--unseen", "--dilate", "--feather"],
         "References": ["--reference-days", "--reference-mask", "--reference-fill"],
         "Network": ["--tile", "--overlap", "--batch", "--device", "--dtype", "--backend"],
@@ -94,17 +95,19 @@ def test_the_command_line_without_options_takes_the_defaults(monkeypatch: pytest
 def test_every_option_of_the_command_line_reaches_restore(monkeypatch: pytest.MonkeyPatch) -> None:
     line = (
         "--tile 64 --overlap 8 --batch 2 --device cuda --dtype float16 --backend torch --sensor rgb8 --bands 3,2,1 "
-        "--mask scl --ground network --unseen fill --dilate 1 --feather 2 --sar r.tif --nodata 7 "
+        "--bbox 13,52,14,53 --mask scl --ground network --unseen fill --dilate 1 --feather 2 --sar r.tif --nodata 7 "
         "--reference a,b.tif --references c.tif "
         "--reference-days 9 --reference-mask none --reference-fill classical --confidence --vrt"
     )
     assert given(monkeypatch, *line.split()) == attcr.RestoreOptions(
         tile=64, overlap=8, batch=2, device="cuda", dtype="float16", backend="torch", sensor="rgb8",
-        bands=("3", "2", "1"), mask="scl", ground="network", unseen="fill", dilate=1, feather=2, sar="r.tif",
+        bands=("3", "2", "1"), bbox=(13.0, 52.0, 14.0, 53.0), mask="scl",
+        ground="network", unseen="fill", dilate=1, feather=2, sar="r.tif",
         nodata=7.0, references=("a,b.tif", "c.tif"), reference_days=9, reference_mask="none",
         reference_fill="classical", confidence=True, vrt="any",
     )  # fmt: skip
-    assert {f"--{name.replace('_', '-')}" for name in restore_options()} - set(line.split()) == set()
+    assert {f"--{name.replace('_', '-')}" for name in restore_options()} - set(line.split()) == {"--aoi"}
+    assert given(monkeypatch, "--aoi", "place.gpkg") == attcr.RestoreOptions(aoi="place.gpkg")
 
 
 @pytest.mark.parametrize(
@@ -190,3 +193,24 @@ for line in (
     for line, extra in zip(lines, extras, strict=True):
         assert line.startswith("attcr: ")
         assert line.endswith(f"pip install 'attcr[{extra}]'")
+
+
+def test_fleet_run_takes_every_option_that_is_said_at_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = words(runner.invoke(app, ["fleet", "run", "--help"], env={"COLUMNS": "200"}).output)
+    for option in options_of(FleetOptions).values():
+        assert option.flags[0] in text
+        assert option.help in text
+    given: list[FleetOptions] = []
+
+    def run_fleet(*_: object, fleet: FleetOptions, **__: object) -> None:
+        given.append(fleet)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("attcr.fleet.run.run_fleet", run_fleet)
+    asked = "--engine ray --workers 3 --gpus 0.5 --split-over 40 --deadline 9.5 --attempts 2 --shard 1/4"
+    line = ["fleet", "run", "m.parquet", "out", "--weights", "rgb-thin", *asked.split()]
+    assert runner.invoke(app, line).exit_code == 130
+    assert runner.invoke(app, line[:6]).exit_code == 130
+    wanted = FleetOptions(engine="ray", workers=3, gpus=0.5, split_over=40.0, deadline=9.5, attempts=2, shard=(1, 4))
+    assert given == [wanted, FleetOptions()]
+    assert "greater than or equal to 1" in words(runner.invoke(app, [*line, "--readers", "0"]).output)

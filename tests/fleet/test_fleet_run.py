@@ -526,10 +526,20 @@ def test_credentials_are_stored_and_shown_nowhere(tmp_path: Path, weights: Path)
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"engine": "dask"}, {"shard": (2, 2)}, {"attempts": 0}, {"workers": 2}, {"engine": "ray", "workers": 0}]
+    ("wrong", "told"),
+    [
+        ({"engine": "dask"}, "`engine` is 'dask'; expected local or ray"),
+        ({"shard": (2, 2)}, "shard is 2/2"),
+        ({"attempts": 0}, "`attempts` is 0 and must be at least 1"),
+        ({"threads": 0}, "`threads` is 0 and must be at least 1"),
+        ({"gpus": -0.5, "engine": "ray"}, "`gpus` is -0.5 and must be at least 0"),
+        ({"workers": 2}, "for `engine=ray`"),
+        ({"engine": "ray", "workers": 0}, "`workers` is 0"),
+        ({"split_over": 0.0}, "split_over is 0.0 megapixels"),
+    ],
 )
-def test_options_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ConfigError):
+def test_options_that_cannot_be_are_refused(wrong: dict[str, object], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
         FleetOptions(**wrong)  # type: ignore[arg-type]
 
 

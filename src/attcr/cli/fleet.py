@@ -5,13 +5,13 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attcr.cli.arguments import (
-    Address,
     Manifest,
     Naming,
     NamingGroup,
@@ -21,6 +21,7 @@ from attcr.cli.arguments import (
     Weights,
     option,
     read_settings,
+    takes_options,
 )
 from attcr.cli.voice import duration, quiet_rasterio
 from attcr.errors import ConfigError
@@ -40,7 +41,6 @@ fleet = typer.Typer(
 QUARANTINED = 3
 _REFERENCES = "For each scene of a STAC API, find up to this many other dates that see the ground under its clouds."
 _RATE = "Megapixels per second of one worker, instead of measuring."
-_SPLIT_OVER = "Split scenes with more megapixels into blocks of rows for several workers."
 
 
 @fleet.command("plan", cls=Naming)
@@ -108,28 +108,22 @@ def _fleet_reporter() -> "Callable[[Outcome, Tally], None]":
 
 
 @fleet.command("run", cls=Naming)
+@partial(takes_options, owner="fleet.options.FleetOptions")
 def fleet_run(
     manifest: Manifest,
     out: Annotated[str, typer.Argument(help="Folder or bucket prefix (s3://, gs://, az://) for the results.")],
     weights: Weights,
     settings: Settings = None,
-    engine: Annotated[str, option("ENGINE", "local: this process. ray: actors, here or on a cluster.")] = "local",
-    workers: Annotated[int, option("NUMBER", "Worker processes, each with a network (ray).", min=1)] = 1,
-    threads: Annotated[int | None, option("NUMBER", "Threads of each network; 1 on Ray.", min=1)] = None,
-    gpus: Annotated[float, option("NUMBER", "GPUs of each worker (ray); also give --set device=cuda.", min=0)] = 0,
-    readers: Annotated[int, option("NUMBER", "Scenes read ahead for the workers (ray).", min=1)] = 2,
-    address: Address = None,
     shard: Annotated[str, option("I/N", "Part i of n, from 0, for a job array: 3/100.")] = "0/1",
-    attempts: Annotated[int, option("NUMBER", "Tries before a scene is quarantined.", min=1)] = 3,
-    split_over: Annotated[float | None, option("MEGAPIXELS", _SPLIT_OVER)] = None,
-    deadline: Annotated[float | None, option("SECONDS", "Quarantine a scene that takes more seconds.")] = None,
+    **given: Any,
 ) -> None:
     """Restore every scene of a manifest that is not restored yet.
 
     Exit codes: 0 every scene has its result; 3 some scenes are quarantined (see `attcr fleet status`), all others
     have theirs; 2 the run could not start or continue.
     """
-    from attcr.fleet.run import FleetOptions, run_fleet
+    from attcr.fleet.options import FleetOptions
+    from attcr.fleet.run import run_fleet
     from attcr.fleet.settings import with_settings
     from attcr.fleet.stop import end_on_signals
     from attcr.restore.options import RestoreOptions
@@ -142,18 +136,7 @@ def fleet_run(
             out,
             weights,
             options=with_settings(RestoreOptions(), read_settings(settings or [])),
-            fleet=FleetOptions(
-                engine=engine,  # type: ignore[arg-type]  # checked by FleetOptions
-                workers=workers,
-                threads=threads,
-                gpus=gpus,
-                readers=readers,
-                address=address,
-                attempts=attempts,
-                shard=_shard(shard),
-                split_over=split_over,
-                deadline=deadline,
-            ),
+            fleet=FleetOptions(shard=_shard(shard), **given),
             on_outcome=_fleet_reporter(),
         )
     except KeyboardInterrupt:

@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import obstore
@@ -21,7 +21,7 @@ from obstore.exceptions import BaseError
 
 from attcr.addresses import hide_secrets, redact
 from attcr.downloads import LIMIT_VARIABLE, download_limit
-from attcr.errors import ConfigError, FleetError, ManifestError, WeightsError
+from attcr.errors import FleetError, ManifestError, WeightsError
 from attcr.fleet import local
 from attcr.fleet.ledger import (
     Ledger,
@@ -34,6 +34,7 @@ from attcr.fleet.ledger import (
     summarise,
 )
 from attcr.fleet.manifest import ROWS_AT_ONCE, Survey, Work, in_shard, read_manifest, survey
+from attcr.fleet.options import FleetOptions as FleetOptions
 from attcr.fleet.plan import megapixels_of
 from attcr.fleet.store import Scratch, Store, open_bucket, split_url, sweep
 from attcr.fleet.worker import Job, SceneWorker, block_key
@@ -49,47 +50,6 @@ MOST_BLOCKS = 4096
 
 _ENDING = 10  # seconds in which a process that Ray was told to kill is dead, also on a busy machine
 _MARK = re.compile(r"(?P<host>.*):(?P<pid>[1-9][0-9]{0,8}) (?P<name>.+)")  # no process has a larger number
-
-
-@dataclass(frozen=True)
-class FleetOptions:
-    """How a run is carried out. None of these options changes a result."""
-
-    engine: Literal["local", "ray"] = "local"
-    """This process, or actors on Ray."""
-    workers: int = 1
-    """Worker processes on Ray, each with a network."""
-    threads: int | None = None
-    """Threads of each network; by default 1 on Ray and torch's own choice in this process."""
-    gpus: float = 0
-    """GPUs of each worker, on Ray."""
-    readers: int = 2
-    """Scenes read ahead for the workers, on Ray."""
-    address: str | None = None
-    """Address of the Ray cluster; by default RAY_ADDRESS, or a new one on this machine."""
-    attempts: int = 3
-    """Tries before a scene is quarantined."""
-    shard: tuple[int, int] = (0, 1)
-    """Take part i (from 0) of n, for an array of independent jobs."""
-    split_over: float | None = None
-    """Split scenes with more megapixels into blocks of rows of about this size, for several workers."""
-    deadline: float | None = None
-    """Seconds that a scene, or a block of one, may take before it is quarantined; no limit by default."""
-
-    def __post_init__(self) -> None:
-        index, count = self.shard
-        if not 0 <= index < count:
-            raise ConfigError(f"shard is {index}/{count}; expected i/n with i from 0 to n - 1.")
-        if self.engine not in ("local", "ray"):
-            raise ConfigError(f"engine is {self.engine!r}; expected local or ray.")
-        if self.split_over is not None and self.split_over <= 0:
-            raise ConfigError(f"split_over is {self.split_over} megapixels and must be more than 0.")
-        if self.deadline is not None and not 0 < self.deadline < float("inf"):
-            raise ConfigError(f"deadline is {self.deadline} seconds and must be more than 0.")
-        if self.workers < 1 or self.attempts < 1 or self.readers < 1 or self.gpus < 0 or (self.threads or 1) < 1:
-            raise ConfigError("workers, threads, readers and attempts are at least 1, and gpus at least 0.")
-        if self.engine == "local" and (self.workers > 1 or self.gpus or self.address):
-            raise ConfigError("workers, gpus and address are for `engine=ray`: the engine local is this process.")
 
 
 @dataclass

@@ -73,7 +73,7 @@ class Option:
         if get_origin(self.kind) is Literal and value not in self.choices:
             listed = f"{', '.join(self.choices[:-1])} or {self.choices[-1]}"
             raise ConfigError(f"`{self.name}` is {value!r}; expected {listed}.")
-        if self.least is not None and isinstance(value, int) and value < self.least:
+        if self.least is not None and isinstance(value, int | float) and value < self.least:
             raise ConfigError(f"`{self.name}` is {value} and must be at least {self.least}.")
 
 
@@ -249,10 +249,12 @@ def restore_options() -> Mapping[str, Option]:
 
 
 def options_of(owner: type) -> Mapping[str, Option]:
-    """Give every option that stands at a field of a dataclass, by its name."""
+    """Give every option that is said at a field of a dataclass, by its name."""
     kinds = get_type_hints(owner, include_extras=True)
     told = {}
     for field in fields(owner):
+        if get_origin(kinds[field.name]) is not Annotated:
+            continue
         kind, option = get_args(kinds[field.name])
         choices = get_args(kind) if get_origin(kind) is Literal else option.choices
         told[field.name] = replace(option, name=field.name, kind=kind, default=field.default, choices=choices)
