@@ -92,7 +92,8 @@ def test_what_decides_the_result_is_told_without_secrets() -> None:
     )
     assert json.dumps(options.describe()) == (
         '{"tile": 256, "overlap": 32, "dtype": "auto", "backend": "auto", "sensor": null, "bands": null, '
-        '"bbox": null, "aoi": null, "mask": "https://a.org/m.tif", "ground": "scene", "unseen": "keep", "dilate": 8, "feather": 8, '
+        '"bbox": null, "aoi": null, "mask": "https://a.org/m.tif", "ground": "scene", "unseen": "keep", "dilate": 8, '
+        '"feather": 8, '
         '"radar": "s3://b/r.tif", "nodata": null, "references": ["a.tif", "https://a.org/b.tif"], '
         '"reference_mask": "scl=https://h.org/scl.tif", "reference_fill": "network", "confidence": false}'
     )
