@@ -168,3 +168,11 @@ def test_speckle_is_averaged_as_power_over_metres(tmp_path: Path) -> None:
     assert shown[0, 0, 0] == pytest.approx(-20, abs=1e-3)
     assert known.all()
     radar.close()
+
+
+def test_without_thick_cloud_radar_is_not_used(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.mask = make(tmp_path / "clear.tif", np.zeros((1, SIDE, SIDE), np.uint8), **GRID)
+    with pytest.warns(AttcrWarning, match="is not used: no thick cloud that it shows, or too little clear ground"):
+        _, quality, _ = place.restore(place.radar(place.decibels))
+    assert (quality == ORIGINAL).all()

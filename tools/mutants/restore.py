@@ -14,8 +14,8 @@ MUTANTS = [
         ("no-speckle", "SPECKLE_METRES = 20.0", "SPECKLE_METRES = 1.0"),
         ("one-band-is-enough", "np.isfinite(values).all(axis=0)", "np.isfinite(values).any(axis=0)"),
         ("holes-are-known", "data[inner].astype(np.float32)", "np.ones_like(data[inner], np.float32)"),
-        ("any-radar-earns", "return self.error <= WORTH * self.surroundings", "return True"),
-        ("no-radar-earns", "return self.error <= WORTH * self.surroundings", "return False"),
+        ("any-radar-earns", "if error <= WORTH * without:", "if True:"),
+        ("no-radar-earns", "if error <= WORTH * without:", "if False:"),
     ),
     *of(
         "restore/walk.py",

@@ -89,7 +89,7 @@ class Told(NamedTuple):
 
     ground: Ground
     error: float
-    """Expected absolute error with them, the mean under the cover; not a number without any cover."""
+    """Expected absolute error with them, the mean under the cover; not a number where nothing could be learnt."""
     surroundings: float
     """That of the surroundings alone."""
 
@@ -342,7 +342,7 @@ class Ground:
     ) -> None:
         self._read, self.height, self.width, self.bands, self._shows = read, height, width, bands, shows
         survey = survey or Survey.of(read, height, width, bands + others, len(shows))
-        self._covered = survey.weights[1:]
+        self._covered, self._learnt = survey.weights[1:], True
         self.clear_pixels = float(survey.pixels[0].weight.sum())
         """How much clear ground there is."""
         clear, *covered = [
@@ -368,9 +368,9 @@ class Ground:
         return error
 
     def error_under(self, kind: int) -> float:
-        """Give the mean of the expected error under a kind of cover; not a number where there is none."""
+        """Give the mean of the expected error under a kind of cover; not a number where nothing could be learnt."""
         weight = self._covered[kind]
-        return float((self._errors[kind] * weight).sum() / weight.sum()) if weight.any() else float("nan")
+        return float((self._errors[kind] * weight).sum() / weight.sum()) if self._learnt else float("nan")
 
     def _filter(self, ground: Float64, seen: Float64, shown: bool) -> tuple[Float64, Float64]:
         return informed(ground, seen if shown else None, self.bands)
@@ -383,6 +383,7 @@ class Ground:
         covered = weight > min(0.25, float(weight.max()) / 2)
         hidden = hidden_errors(survey.totals[0], survey.weights[0], covered) if self.support.any() else []
         if not hidden or not covered.any():
+            self._learnt = False
             return Tone(around, offset[: self.bands] ** 2, np.ones_like(weight))
         errors = second_moments(hidden)
         rows, columns = survey.pixels[0].weight.shape

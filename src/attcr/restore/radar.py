@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.errors import SceneError
-from attcr.evidence.ground import Expected, Ground, Seen, gaps_told_by
+from attcr.errors import SceneError, warn
+from attcr.evidence.ground import Expected, Seen, gaps_told_by
 from attcr.extras import need
 
 if TYPE_CHECKING:  # arrays are restored without rasterio too
@@ -88,19 +88,6 @@ Reader = Callable[[int, int], Seen]
 """Gives rows [top, bottom) of a scene: what is surely clear, and of one cover, what is under opaque cloud."""
 
 
-class Checked(NamedTuple):
-    """What radar is worth on a scene: expected errors in reflectance under its opaque cloud."""
-
-    error: float
-    surroundings: float
-    """Of the clear surroundings alone."""
-
-    @property
-    def earned(self) -> bool:
-        """Whether it says more than the surroundings do."""
-        return self.error <= WORTH * self.surroundings
-
-
 class UnderCloud:
     """The ground under opaque cloud as radar and the clear surroundings tell it, rows at a time."""
 
@@ -113,12 +100,21 @@ class UnderCloud:
             shown, known = radar.shows(top, bottom)
             return Seen(np.concatenate([rows.values, shown]), rows.clear * known, rows.covers * known)
 
-        told = gaps_told_by(seen, height, width, bands, others)
-        self._ground: Ground = told.ground
-        self.checked = Checked(told.error, told.surroundings)
+        self._told = gaps_told_by(seen, height, width, bands, others)
+
+    def earned(self) -> bool:
+        """Say whether radar tells more of the ground than the surroundings do, and warn if not."""
+        error, without = self._told.error, self._told.surroundings
+        if error <= WORTH * without:
+            return True
+        why = f"with it, ground under thick cloud is expected to be off by {error:.4f}, and by {without:.4f} without it"
+        if np.isnan(error):
+            why = "no thick cloud that it shows, or too little clear ground to learn what it shows"
+        warn(f"{self._radar.name} is not used: {why}.")
+        return False
 
     def rows(self, top: int, bottom: int) -> tuple[Expected, NDArray[np.bool_]]:
         """Give rows of the expected ground, and where radar shows it and clear ground is around."""
-        expected = self._ground.rows(top, bottom)
+        expected = self._told.ground.rows(top, bottom)
         known = self._radar.shows(top, bottom)[1] > 0
         return expected, known & (expected.support > 0)

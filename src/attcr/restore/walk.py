@@ -20,7 +20,7 @@ from attcr.evidence.ground import STEP, Expected, Ground, Grounds, Seen
 from attcr.predict import Float32, Predictor, eight_views
 from attcr.references.harmonise import plausible
 from attcr.restore.options import RestoreOptions
-from attcr.restore.radar import Checked, Decibels, UnderCloud
+from attcr.restore.radar import Decibels, UnderCloud
 from attcr.scenes.blend import StripBlender
 from attcr.scenes.clouds.masks import THICK
 from attcr.scenes.clouds.rim import CloudMap, CloudRows
@@ -250,7 +250,7 @@ class Walk:
             else:
                 self.ground = Grounds(self._seen(self.clouds, others), *size, (True, True), len(others(0, 1)[0]))
 
-    def ask_the_radar(self, radar: Decibels) -> Checked:
+    def ask_the_radar(self, radar: Decibels) -> None:
         """Let radar say what is under thick cloud, where it says more of the scene's ground than the surroundings."""
         assert self.clouds is not None, "without clouds nothing is under them"
         clouds, seen = self.clouds, self._seen(self.clouds)
@@ -261,8 +261,7 @@ class Walk:
             return Seen(rows.values, rows.clear, thick[None].astype(np.float32))
 
         under = UnderCloud(read, radar, self.rows.height, self.rows.width, len(self.rows.bands))
-        self.under_thick = under if under.checked.earned else None
-        return under.checked
+        self.under_thick = under if under.earned() else None
 
     def _seen(self, clouds: CloudMap, others: Others | None = None) -> Callable[[int, int], Seen]:
         """Give what reads rows as evidence: reflectance, what is surely clear, and what is under cloud or in shadow."""
