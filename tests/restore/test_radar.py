@@ -37,6 +37,15 @@ class Nothing:
         return x
 
 
+class Predicts(Nothing):
+    """The same, expecting an error of 0.001."""
+
+    spec = InputSpec(band_slots(BANDS), BANDS, ("s2-l2a",), (10.0, 10.0), ("thin",), spread=True)
+
+    def __call__(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.concatenate([x, np.full_like(x, np.log(0.001))], axis=1)
+
+
 class Place:
     """Ground that radar shows two thirds of, with opaque cloud in the middle."""
 
@@ -64,12 +73,10 @@ class Place:
     def radar(self, values: NDArray[Any], name: str = "radar.tif", **profile: Any) -> Path:
         return make(self.folder / name, values, **{**GRID, **profile})
 
-    def restore(self, radar: Path | None, **settings: Any) -> tuple[NDArray[Any], NDArray[Any], Any]:
-        options = RestoreOptions(
-            mask=str(self.mask), radar=None if radar is None else str(radar), tile=64, overlap=16, **settings
-        )
+    def restore(self, radar: Path | None, weights: Any = None) -> tuple[NDArray[Any], NDArray[Any], Any]:
+        options = RestoreOptions(mask=str(self.mask), radar=None if radar is None else str(radar), tile=64, overlap=16)
         out = self.folder / "out.tif"
-        result = restore_scene(self.scene, out, Nothing(), options=options, overwrite=True)
+        result = restore_scene(self.scene, out, weights or Nothing(), options=options, overwrite=True)
         return read(out) / 1e4, read(result.quality)[0], result
 
     def error(self, made: NDArray[Any], where: NDArray[np.bool_]) -> float:
@@ -82,16 +89,27 @@ def test_thick_cloud_is_filled_by_what_radar_says(tmp_path: Path) -> None:
     made, quality, result = place.restore(place.radar(place.decibels))
     filled = quality == FROM_RADAR
     assert filled[place.cloud].all()
+    far = gaussian_filter(place.cloud.astype(float), 3) < 1e-4
+    assert (quality[far] == ORIGINAL).all()
+    assert np.array_equal(made[:, far], read(place.scene)[:, far] / 1e4)
     assert set(np.unique(quality)) <= {ORIGINAL, FROM_RADAR, 2}
     around = np.median(place.truth[:, ~place.cloud], axis=1)[:, None, None]
     assert place.error(made, place.cloud) < 0.6 * place.error(np.broadcast_to(around, made.shape), place.cloud)
-    spread = read(result.spread)[0] if result.spread else None
-    assert spread is None  # these weights predict no error
     assert result.pixels["from radar"] == filled.sum()
     told = json.loads(result.item.read_text())["properties"]
     assert told["attcr:pixels"]["from radar"] == filled.sum()
     assert result.left == 0
     assert QUALITY_NAMES[FROM_RADAR] == "from radar"
+
+
+@pytest.mark.filterwarnings("ignore::attcr.errors.AttcrWarning")
+def test_the_expected_error_under_thick_cloud_is_that_of_the_estimate(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    made, quality, result = place.restore(place.radar(place.decibels), Predicts())
+    spread = read(result.spread)[0]
+    true = np.abs(made - place.truth)[:, place.cloud].mean()
+    assert 0.5 < spread[place.cloud].mean() / true < 2
+    assert (spread[quality == ORIGINAL] == 0).all()
 
 
 @pytest.mark.filterwarnings("ignore::attcr.errors.AttcrWarning")

@@ -74,7 +74,7 @@ class Decibels:
         margin = int(4 * self._blur) + 1
         first, last = max(top - margin, 0), min(bottom + margin, self.height)
         values = self.read(first, last)
-        data = np.isfinite(values).all(axis=0)
+        data: NDArray[np.bool_] = np.asarray(np.isfinite(values).all(axis=0))
         blur = need("scipy.ndimage").gaussian_filter
         weight: Float32 = np.maximum(blur(data.astype(np.float32), self._blur), np.float32(1e-6))
         power = np.where(data, 10 ** (values / 10), np.float32(0))
