@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import rasterio
@@ -21,7 +22,6 @@ from masks import Counts, kept
 from numpy.typing import NDArray
 
 from attcr.bands.sensors import RGB, S2_COMMON, S2_L1C_BANDS, SENTINEL2_L1C
-from attcr.data import Sample
 from attcr.data.dates import (
     BANDS_10M,
     BANDS_20M,
@@ -84,8 +84,7 @@ def of_places(root: Path, clouds: Sequence[NDArray[np.bool_]], predictor: Predic
         used = np.squeeze(quality) == FROM_RADAR
         inside = used if used.any() else cloud
         classes = np.where(inside, CLASS_NUMBERS["thick"], CLASS_NUMBERS["clear"])
-        masks = {CLASSES_MASK: classes}
-        sample = Sample(inputs=truth * ONE_REFLECTANCE, clear=truth, masks=masks, name=name)
+        sample: Any = {"inputs": truth * ONE_REFLECTANCE, "masks": {CLASSES_MASK: classes}}
         around = surroundings(sample, L1C_SPEC) / ONE_REFLECTANCE
         made = np.where(used, made / 1e4, around)
         visible = [S2_COMMON.index(band) for band in RGB]
