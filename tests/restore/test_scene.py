@@ -24,7 +24,9 @@ import attcr.restore.scene
 from attcr.bands.spec import SEN12MSCR, SEN12MSCR_OPTICAL, TRUE_COLOUR
 from attcr.errors import AttcrWarning, SceneError
 from attcr.restore import Progress, RestoreOptions, join_blocks, plan_scene, restore_block, restore_scene
-from fake_scenes import SENSORS, UTM, Counting, Same, Smooth, make, noise, read, same_bits, smooth_picture
+from attcr.restore.scene import open_job
+from attcr.scenes.dataset import gdal
+from fake_scenes import SENSORS, UTM, Counting, Same, Smooth, by_position, make, noise, read, same_bits, smooth_picture
 
 
 def coarser(factor: int) -> Affine:
@@ -514,7 +516,7 @@ def test_a_list_of_band_files_and_a_stac_item_give_the_same(tmp_path: Path) -> N
 
 def test_memory_is_refused_before_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = make(tmp_path / "in.tif", noise("uint8", (3, 300, 300)))
-    monkeypatch.setattr(attcr.restore.scene, "MEMORY_LIMIT", 1 << 10)
+    monkeypatch.setattr(attcr.restore.scene, "MEMORY_SHARE", 1e-9)
     model = Counting()
     with pytest.raises(SceneError, match=r"0\.0 GiB are allowed: use a smaller `tile`"):
         restore_scene(source, tmp_path / "out.tif", model, options=options())
@@ -600,7 +602,7 @@ def test_a_scene_that_is_refused_leaves_no_file_open(
 ) -> None:
     folder, name = shared_data / "sen12mscr", "ROIs1970_fall_139_p839.tif"
     settings = RestoreOptions(sensor="s2-l1c", radar=str(folder / "s1" / name), mask="none")
-    monkeypatch.setattr(attcr.restore.scene, "MEMORY_LIMIT", 1)
+    monkeypatch.setattr(attcr.restore.scene, "MEMORY_SHARE", 1e-9)
     before = {path.resolve() for path in Path("/proc/self/fd").iterdir()}
     with pytest.raises(SceneError, match="use a smaller `tile`") as error:
         restore_scene(folder / "s2_cloudy" / name, tmp_path / "out.tif", AddRadar(spec=SEN12MSCR), options=settings)
@@ -613,9 +615,47 @@ def test_a_system_that_does_not_tell_its_memory_restores_too(tmp_path: Path, mon
     source = make(tmp_path / "in.tif", noise("uint8", (3, 60, 70)))
     result = restore_scene(source, tmp_path / "out.tif", Same(), options=options())
     assert same_bits(read(result.target), read(source))
-    monkeypatch.setattr(attcr.restore.scene, "MEMORY_LIMIT", 1 << 10)
+    monkeypatch.setattr(attcr.restore.scene, "MEMORY_SHARE", 1e-9)
     with pytest.raises(SceneError, match=r"and 0\.0 GiB are allowed"):
         restore_scene(source, tmp_path / "other.tif", Same(), options=options())
+
+
+class Known:
+    """A predictor that may say what a pixel takes."""
+
+    identity: dict[str, str] = {"weights_sha256": "none", "dtype": "float32", "backend": "fake"}  # noqa: RUF012
+    spec = by_position(3)
+
+    def __init__(self, each: int | None = None) -> None:
+        if each:
+            self.bytes_per_pixel = each
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        return x
+
+
+def test_memory_is_that_of_the_step_that_takes_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = make(tmp_path / "in.tif", noise("uint8", (3, 300, 300)))
+
+    def memory(model: Any, **settings: Any) -> int:
+        with gdal(), open_job(source, model, replace(options(), overlap=0, **settings)) as job:
+            return job.memory
+
+    process = 480 << 20
+    network = {tile: memory(Known(100_000), tile=tile) - memory(Known(), tile=tile) for tile in (64, 128)}
+    assert network == {64: 96_000 * 64 * 64, 128: 96_000 * 128 * 128}
+    assert process + 4000 * 128**2 < memory(Known(), tile=128) < process + 5000 * 128**2
+    assert memory(Known(100_000), tile=64, batch=4) - memory(Known(), tile=64, batch=4) == 4 * network[64]
+    ground = make(tmp_path / "mask.tif", np.zeros((1, 300, 300), np.uint8))
+    alone = memory(Known(), tile=16, mask=str(ground), ground="network")
+    assert alone < process + (4 << 20)
+    assert memory(Known(), tile=16, mask=str(ground)) > max(alone, process + 8 * 4 * 3 * 300 * 300)
+    monkeypatch.setattr(attcr.restore.scene, "MEMORY_SHARE", 1.0)
+    monkeypatch.setattr(attcr.restore.scene, "memory_of_machine", lambda: process + 3 * 100_000 * 64 * 64)
+    with gdal(), open_job(source, Known(100_000), replace(options(), overlap=0, tile=64, batch=8)) as job:
+        assert job.options.batch == 2
+    with pytest.raises(SceneError, match=r"in tiles of 256, takes .* GiB of memory and 1\.6 GiB are allowed"):
+        memory(Known(100_000), tile=256)
 
 
 def test_a_full_disk_is_told_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
