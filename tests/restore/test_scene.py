@@ -1,6 +1,7 @@
 """Whole scenes in, cloud-free scenes out."""
 
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -308,8 +309,42 @@ def test_everything_about_the_result_is_written_beside_it(tmp_path: Path) -> Non
         "./out.tif", "./out_quality.tif", "./out_spread.tif", "./out_preview.png",
     }  # fmt: skip
     for asset in item["assets"].values():
-        assert (tmp_path / asset["href"]).is_file()
+        content = (tmp_path / asset["href"]).read_bytes()
+        assert asset["file:checksum"] == f"1220{hashlib.sha256(content).hexdigest()}"
+        assert asset["file:size"] == len(content)
     assert not list(tmp_path.glob(".*"))
+
+
+def test_the_item_says_what_the_numbers_mean_and_how_much_cloud_is_left(tmp_path: Path) -> None:
+    values = np.full((4, 64, 64), 1500, np.uint16)
+    values[:, :8, :32], values[:, 32:, :] = 8000, 0  # an eighth of what has data is opaque cloud
+    clouds = (values[:1] == 8000).astype(np.uint8)
+    source = make(tmp_path / "a.tif", values, nodata=0, **UTM)
+    with rasterio.open(source, "r+") as file:
+        file.descriptions = ("B02", "B03", "B04", "B08")
+    mask = make(tmp_path / "clouds.tif", clouds, **UTM)
+    settings = RestoreOptions(sensor="s2-l2a-n0400", mask=str(mask), dilate=0, feather=0)
+    with pytest.warns(AttcrWarning, match="stays in the image"):
+        result = restore_scene(source, tmp_path / "out.tif", "s2-thin", options=settings)
+    item = json.loads(result.item.read_text())
+    told, assets = item["properties"], item["assets"]
+    left = (read(result.quality) == 5).sum()
+    assert told["eo:cloud_cover"] == pytest.approx(100 * left / (32 * 64), abs=0.005)
+    assert 10 < told["eo:cloud_cover"] < 20
+    assert (told["gsd"], told["attcr:weights"]) == (UTM["transform"].a, "s2-thin")
+    restored = assets["restored"]
+    assert (restored["raster:scale"], restored["raster:offset"], restored["data_type"]) == (1e-4, -0.1, "uint16")
+    assert restored["nodata"] == assets["quality"]["nodata"] == 0
+    assert (assets["spread"]["nodata"], assets["spread"]["data_type"]) == ("nan", "float32")
+    classes = assets["quality"]["classification:classes"]
+    assert [one["value"] for one in classes] == list(range(7))
+    assert classes[6] == {
+        "value": 6, "name": "from_another_date", "description": "from another date", "color_hint": "4CA05A"
+    }  # fmt: skip
+    assert [one["value"] for one in classes if one.get("nodata")] == [0]
+    assert {name.split("/")[3] for name in item["stac_extensions"]} == {
+        "processing", "projection", "eo", "raster", "classification", "file"
+    }  # fmt: skip
 
 
 def test_the_same_work_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ class TorchPredictor:
 
 def _bytes_per_pixel(module: nn.Module, spec: InputSpec, dtype: torch.dtype) -> int | None:
     """Give what a pixel of a tile takes while the network runs; None for a network that was not measured."""
-    width = getattr(getattr(module, "config", None), "dim", None)
+    width: int | None = getattr(getattr(module, "config", None), "dim", None)
     if width is None:
         return None
     planes = len(spec.slots) + len(spec.outputs) * (2 if spec.spread else 1)
