@@ -77,7 +77,7 @@ def test_info_measures_any_network_with_any_settings(monkeypatch: pytest.MonkeyP
 
 def test_help_names_the_data_sets_and_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(DATASETS, "meadows", replace(DATASETS["rice1"], name="meadows"))
-    for command in ("evaluate", "audit", "convert"):
+    for command in ("evaluate", "convert"):
         assert f"rice1, {', '.join(list(DATASETS)[1:-1])}, meadows" in words(
             runner.invoke(app, [command, "--help"]).output
         )

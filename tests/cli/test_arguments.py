@@ -19,7 +19,7 @@ from attcr.fleet.options import FleetOptions
 from attcr.restore.options import options_of, restore_options
 
 SOURCE = Path(__file__).parents[2] / "src" / "attcr"
-COMMANDS = [["demo"], ["restore"], ["weights"], ["evaluate"], ["audit"], ["info"], ["convert"], ["export"]]
+COMMANDS = [["demo"], ["restore"], ["weights"], ["evaluate"], ["info"], ["convert"], ["export"]]
 COMMANDS += [["fleet", command] for command in ("plan", "run", "status", "retry")]
 runner = CliRunner()
 
@@ -174,7 +174,7 @@ class Missing(MetaPathFinder):
 sys.meta_path.insert(0, Missing())
 from attcr.cli import main
 for line in (
-    "audit --data pairs --root .", "restore in.tif out.tif", "demo", "train --config x", "weights --for in.tif",
+    "restore in.tif out.tif", "demo", "train --config x", "weights --for in.tif",
     "evaluate --data pairs --root . --out x --baseline copy",
 ):
     sys.argv = ["attcr", *line.split()]
@@ -185,11 +185,11 @@ for line in (
 """
     done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True)
     assert done.stdout.split() == [
-        "audit", "2", "restore", "2", "demo", "2", "train", "2", "weights", "2", "evaluate", "2"
+        "restore", "2", "demo", "2", "train", "2", "weights", "2", "evaluate", "2"
     ]  # fmt: skip
     lines = done.stderr.splitlines()
-    assert len(lines) == 6, done.stderr
-    extras = ("data", "scenes", "scenes", "train", "scenes", "eval")
+    assert len(lines) == 5, done.stderr
+    extras = ("scenes", "scenes", "train", "scenes", "eval")
     for line, extra in zip(lines, extras, strict=True):
         assert line.startswith("attcr: ")
         assert line.endswith(f"pip install 'attcr[{extra}]'")

@@ -17,7 +17,7 @@ MUTANTS = [
         ("json-is-not-alone", "if not (self.quiet or self.as_json):", "if not self.quiet:"),
         ("a-switch-takes-a-value", "value is None or is_switch", "value is None"),
         ("settings-are-flags", "if fleet and name not in _OTHERS:", "if not fleet and name not in _OTHERS:"),
-        ("flags-by-name", 'option.flags[0] if option else f"--{name}"', 'f"--{name}"'),
+        ("flags-by-name", 'option.flags[0] if option else f"', 'f"'),
         ("a-flag-takes-true", "(option.switch or option.kind is bool)", "option.switch"),
     ),
     *of(

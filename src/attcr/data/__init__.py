@@ -1,4 +1,4 @@
-"""Data sets of cloudy and clear images, their splits, simulated cloud, and an audit that finds leaks."""
+"""Data sets of cloudy and clear images, their splits, and simulated cloud."""
 
 from attcr.data.pairs import PairFolder as PairFolder
 from attcr.data.pairs import Sample as Sample

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from attcr.bands.sensors import SENTINEL2_L1C
 from attcr.bands.spec import SEN12MSCR as SPEC
-from attcr.data.listing import Listing, Lists, PatchNames
 from attcr.data.pairs import Array, Dataset, Sample, Transform, make_sample, read_raster, some
-from attcr.data.splits import PARTS, load_split
+from attcr.data.splits import load_split
 from attcr.errors import ConfigError, DataError, DataNotFoundError, warn
 from attcr.files import cache_folder, write_whole
 
@@ -181,20 +180,3 @@ def read_patch(path: Path, kind: str) -> Array:
         if empty.any():
             bands[empty] = bands[~empty].mean(dtype=np.float64)
     return bands
-
-
-def list_patches(root: Path, lists: Lists) -> Listing:
-    """List the patches of the regions in the lists."""
-    regions = [region for names in lists.values() for region in names]
-    index = PatchIndex(root)
-    found = index.patches(regions)
-    counts = [len(numbers) for numbers in found]
-    region_of, patches = np.repeat(np.arange(len(regions)), counts), np.concatenate(found)
-    parts = np.repeat([PARTS.index(part) for part, names in lists.items() for _ in names], counts)
-
-    def path(pair: int, side: int) -> Path:
-        kind = ("s2_cloudy", "s2", "s1")[side]
-        return patch_path(root, regions[region_of[pair]], kind, int(patches[pair]))
-
-    names = PatchNames([region.replace("/", "_") for region in regions], region_of, patches)
-    return Listing(names, parts.astype(np.int8), path, 3, index.incomplete)

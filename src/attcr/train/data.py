@@ -15,8 +15,6 @@ from torch.utils.data import DataLoader, Dataset, Sampler, Subset
 from attcr.bands.spec import CLOUDS, InputSpec
 from attcr.data import DataSet, Sample, Samples, clear_s2, find_set
 from attcr.data.clear_s2 import ClearS2
-from attcr.data.dates import refuse_audit
-from attcr.data.listing import list_folders
 from attcr.data.sets import DATASETS, open_pairs
 from attcr.data.simulate import BROKEN_VEIL, HAZE, THICK_CLOUD, cover, simulate_clouds
 from attcr.data.splits import load_split
@@ -30,7 +28,6 @@ SIMULATED = DataSet(
     "clear images of your own, with cloud put on them",
     DATASETS["pairs"].spec,
     partial(open_pairs, folders=("", "")),
-    lambda root, lists: list_folders([(root, root)], lists),
     "ROOT holds clear images",
     parts=(),
 )
@@ -41,7 +38,7 @@ ERROR_LEFT = "error-left"
 
 def _drawn(name: str, about: str, opener: type[ClearS2 | OtherDates], obtain: str) -> DataSet:
     parts = ("train", "val")
-    return DataSet(name, about, opener.spec, opener, refuse_audit, obtain, parts=parts, protocol=ERROR_LEFT)
+    return DataSet(name, about, opener.spec, opener, obtain, parts=parts, protocol=ERROR_LEFT)
 
 
 SOURCES = {
