@@ -19,7 +19,7 @@ from attcr.fleet.options import FleetOptions
 from attcr.restore.options import options_of, restore_options
 
 SOURCE = Path(__file__).parents[2] / "src" / "attcr"
-COMMANDS = [["demo"], ["restore"], ["weights"], ["evaluate"], ["info"], ["convert"], ["export"]]
+COMMANDS = [["demo"], ["restore"], ["weights"], ["evaluate"], ["export"]]
 COMMANDS += [["fleet", command] for command in ("plan", "run", "status", "retry")]
 runner = CliRunner()
 

@@ -44,8 +44,8 @@ MUTANTS = [
         ("numbers-are-text", "if one in kinds), str)", "if one not in kinds), str)"),
     ),
     *of(
-        "cli/networks.py",
-        ("tests/test_cli.py::test_info_prints_both_counts",),
+        "../../benchmarks/paper/commands.py",
+        ("tests/tools/test_paper_commands.py::test_info_prints_both_counts",),
         ("decimal-megabytes", "cost.inference_bytes / 2**20", "cost.inference_bytes / 10**6"),
         ("decimal-megabytes-to-train", "cost.training_bytes / 2**20", "cost.training_bytes / 10**6"),
     ),
