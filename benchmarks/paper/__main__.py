@@ -3,6 +3,7 @@
 from attcr.cli import app, main
 from attcr.cli.arguments import Naming
 
+from . import protocols as protocols
 from .commands import convert, info
 
 for command in (info, convert):

@@ -4,6 +4,17 @@ from .mutant import of
 
 MUTANTS = [
     *of(
+        "../../benchmarks/paper/protocols.py",
+        ("tests/tools/test_paper_protocols.py",),
+        ("half-rounds", "np.floor((matlab_half", "np.round((matlab_half"),
+        ("half-mirrored-otherwise", 'mode="symmetric"', 'mode="reflect"'),
+        ("aliased", "antialias=True", "antialias=False"),
+        ("half-bilinear", '"bicubic")', '"bilinear")'),
+        ("half-grey", "[0.298912, 0.586611, 0.114478]", "[0.298912, 0.114478, 0.586611]"),
+        ("aca-window", "[:, 64:192, 64:192]", "[:, 60:188, 64:192]"),
+        ("aca-bicubic", '"bilinear")', '"bicubic")'),
+    ),
+    *of(
         "evaluate/protocols.py",
         ("tests/evaluate/test_protocols.py",),
         (
@@ -52,13 +63,6 @@ MUTANTS = [
         ("luma-weights", "[65.481, 128.553, 24.966]", "[65.481, 128.553, 25.966]"),
         ("luma-from-0", "/ 255 + 16).round()", "/ 255).round()"),
         ("luma-not-8-bit", ".clip(0, 1) * 255).round()", ".clip(0, 1) * 255)"),
-        ("half-rounds", "np.floor((matlab_half", "np.round((matlab_half"),
-        ("half-mirrored-otherwise", 'mode="symmetric"', 'mode="reflect"'),
-        ("aliased", "antialias=True", "antialias=False"),
-        ("half-bilinear", '"bicubic")', '"bilinear")'),
-        ("half-grey", "[0.298912, 0.586611, 0.114478]", "[0.298912, 0.114478, 0.586611]"),
-        ("aca-window", "[:, 64:192, 64:192]", "[:, 60:188, 64:192]"),
-        ("aca-bicubic", '"bilinear")', '"bicubic")'),
         (
             "standard-peak",
             "peak_signal_noise_ratio(p, r, data_range=1.0)",

@@ -52,7 +52,7 @@ app.add_typer(fleet, name="fleet")
 
 NO_TORCH = (
     "torch is not installed, and this needs it: pip install torch. `restore`, `fleet`, `serve` and `evaluate` run "
-    "without it, except for the protocols aca-crnet, half and standard."
+    "without it, except for the protocol standard."
 )
 
 

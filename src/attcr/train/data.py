@@ -297,21 +297,25 @@ class PairData(pl.LightningDataModule):
             raise ConfigError(f"clear_share={clear_share} must be at least 0 and below 1")
         self.sources = [replace(source, root=str(Path(root, source.root))) for source in sources]
         self.batch_size, self.crop, self.crop_cycle, self.augment = batch_size, crop, crop_cycle, augment
-        if 0 not in self.crops or 0 not in self.batches:
-            raise ConfigError(f"crop={crop} and batch_size={batch_size}: one does not say what holds from step 0 on")
-        if crop_cycle is not None and crop_cycle <= max(*self.crops, *self.batches):
-            raise ConfigError(
-                f"crop_cycle={crop_cycle} ends before the last crop of {crop} or batch of {batch_size} begins"
-            )
-        if not shrinks or min(shrinks) < 1 or (crop is None and tuple(shrinks) != (1,)):
-            raise ConfigError(
-                f"shrinks={tuple(shrinks)} with crop={crop}: factors of at least 1, and a crop to cut after"
-            )
         self.shrinks = tuple(shrinks)
+        self._check_crops()
         self.clear_share, self.val_crop, self.val_count = clear_share, val_crop, val_count
         self.cache, self.workers, self.seed = cache, workers, seed
         self._train: NumberedPairs | None = None
         self._val: list[Dataset[Sample]] = []
+
+    def _check_crops(self) -> None:
+        crop, batch_size = self.crop, self.batch_size
+        if 0 not in self.crops or 0 not in self.batches:
+            raise ConfigError(f"crop={crop} and batch_size={batch_size}: one does not say what holds from step 0 on")
+        if self.crop_cycle is not None and self.crop_cycle <= max(*self.crops, *self.batches):
+            raise ConfigError(
+                f"crop_cycle={self.crop_cycle} ends before the last crop of {crop} or batch of {batch_size} begins"
+            )
+        if not self.shrinks or min(self.shrinks) < 1 or (crop is None and self.shrinks != (1,)):
+            raise ConfigError(
+                f"shrinks={self.shrinks} with crop={crop}: factors of at least 1, and a crop to cut after"
+            )
 
     @cached_property
     def spec(self) -> InputSpec:
