@@ -13,9 +13,11 @@ from typer.testing import CliRunner
 import attcr
 from attcr.bands.sensors import SENSORS
 from attcr.cli import app
+from attcr.cli.fleet import _told
 from attcr.cli.voice import one_line
 from attcr.errors import ConfigError
 from attcr.fleet.options import FleetOptions
+from attcr.fleet.run import Tally
 from attcr.restore.options import options_of, restore_options
 
 SOURCE = Path(__file__).parents[2] / "src" / "attcr"
@@ -193,6 +195,12 @@ for line in (
     for line, extra in zip(lines, extras, strict=True):
         assert line.startswith("attcr: ")
         assert line.endswith(f"pip install 'attcr[{extra}]'")
+
+
+def test_a_tally_is_told_with_what_was_there_before() -> None:
+    tally = Tally(rows=9, skipped=1, done=2, found=3, quarantined=1, megapixels=4.04)
+    assert _told(tally) == "6 of 9 scenes done (2 now, 4 before), 1 quarantined, 4.0 megapixels"
+    assert _told(Tally(rows=1)) == "0 of 1 scenes done (0 now, 0 before), 0 quarantined"
 
 
 def test_fleet_run_takes_every_option_that_is_said_at_a_field(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,13 @@ def test_all_8_symmetries_and_all_corners_come() -> None:
     assert {float(augment(same, 1, generator)["clear"]) for _ in range(200)} == set(range(9))
 
 
+def test_crops_come_from_the_whole_width_and_height() -> None:
+    wide, generator = torch.arange(40.0).reshape(1, 2, 20), seeded(2)
+    for image in (wide, wide.transpose(1, 2)):
+        cuts = [crop_sample(sample(image, image), 2, generator=generator)["clear"] for _ in range(300)]
+        assert {float(cut.min()) for cut in cuts} == set(map(float, range(19)))
+
+
 def test_a_seed_gives_the_same_again() -> None:
     image = torch.rand(3, 32, 32, generator=seeded(5))
     both = sample(image, image)

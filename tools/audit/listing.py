@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attcr.data.pairs import Array, images_in, read_image
 from attcr.data.pictures import RICE1, RICE2, TCLOUD, ListedPictures
-from attcr.data.sen12mscr import PatchIndex, patch_path
+from attcr.data.sen12mscr import find_patches, patch_path
 from attcr.data.sets import find_set
 from attcr.data.splits import PARTS
 from attcr.errors import ConfigError, DataNotFoundError
@@ -71,8 +71,7 @@ class PatchNames(Sequence[str]):
 def list_patches(root: Path, lists: Lists) -> Listing:
     """List the patches of the regions in the lists."""
     regions = [region for names in lists.values() for region in names]
-    index = PatchIndex(root)
-    found = index.patches(regions)
+    found, incomplete = find_patches(root, regions)
     counts = [len(numbers) for numbers in found]
     region_of, patches = np.repeat(np.arange(len(regions)), counts), np.concatenate(found)
     parts = np.repeat([PARTS.index(part) for part, names in lists.items() for _ in names], counts)
@@ -82,7 +81,7 @@ def list_patches(root: Path, lists: Lists) -> Listing:
         return patch_path(root, regions[region_of[pair]], kind, int(patches[pair]))
 
     names = PatchNames([region.replace("/", "_") for region in regions], region_of, patches)
-    return Listing(names, parts.astype(np.int8), path, 3, index.incomplete)
+    return Listing(names, parts.astype(np.int8), path, 3, incomplete)
 
 
 def list_pictures(kind: type[ListedPictures], root: Path, lists: Lists) -> Listing:

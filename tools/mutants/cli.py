@@ -58,4 +58,20 @@ MUTANTS = [
         ("memory-not-kept", "mallopt(number, value)", "pass"),
         ("allocator-of-the-user", "or any(name in environment for name in KEPT)", ""),
     ),
+    *of(
+        "cli/voice.py",
+        ("tests/cli/test_voice.py",),
+        ("time-left-of-all", "elapsed / done * (total - done)", "elapsed / total * (total - done)"),
+        ("silent-at-once", "min(2 * self._pause, LONGEST_SILENCE)", "max(2 * self._pause, LONGEST_SILENCE)"),
+    ),
+    *of(
+        "cli/scenes.py",
+        ("tests/test_cli_restore.py::test_what_to_try_is_said_where_nothing_was_found_or_little_is_sure",),
+        ("a-quarter-is-most", "elif 2 * pixels[LOW_CONFIDENCE] > changed:", "elif pixels[LOW_CONFIDENCE] > changed:"),
+    ),
+    *of(
+        "cli/fleet.py",
+        ("tests/cli/test_arguments.py::test_a_tally_is_told_with_what_was_there_before",),
+        ("found-is-not-told", "done = tally.done + tally.found + tally.skipped", "done = tally.done + tally.skipped"),
+    ),
 ]

@@ -106,4 +106,33 @@ MUTANTS = [
         ("air-at-the-surface", "AIR_LEFT * AIR if surface else AIR", "AIR"),
         ("sand-has-cirrus", "sand[CIRRUS] = clear[CIRRUS]", "sand[CIRRUS] = 0.1"),
     ),
+    *of(
+        "data/dates.py",
+        ("tests/data/test_dates.py",),
+        ("bright-floats-are-numbers", 'values.dtype.kind in "iu" else 1)).astype', "values.max() > 1 else 1)).astype"),
+        (
+            "cloudiest-is-clear",
+            "clearest = min(names, key=lambda name: cloud[name])",
+            "clearest = max(names, key=lambda name: cloud[name])",
+        ),
+    ),
+    *of(
+        "data/pairs.py",
+        ("tests/data/test_pairs.py",),
+        ("last-first", "names = list(cloudy)", "names = list(reversed(list(cloudy)))"),
+    ),
+    *of(
+        "data/sen12mscr.py",
+        ("tests/data/test_sen12mscr.py",),
+        ("nan-is-black", "bands[empty] = bands[~empty].mean(dtype=np.float64)", "bands[empty] = 0"),
+    ),
+    *of(
+        "data/transforms.py",
+        ("tests/data/test_transforms.py",),
+        (
+            "columns-of-the-height",
+            "_draw(height - crop + 1, generator), _draw(width - crop + 1, generator)",
+            "_draw(height - crop + 1, generator), _draw(height - crop + 1, generator)",
+        ),
+    ),
 ]

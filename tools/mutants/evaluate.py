@@ -244,4 +244,23 @@ MUTANTS = [
         ("paper-of-any-protocol", "and data.protocol == self.name", ""),
         ("size-of-the-paper", "if sizes != [", "if sizes == ["),
     ),
+    *of(
+        "evaluate/rows.py",
+        ("tests/evaluate/test_rows.py",),
+        ("nine-in-ten", "np.percentile(means, [2.5, 97.5])", "np.percentile(means, [5, 95])"),
+    ),
+    *of(
+        "evaluate/moved.py",
+        ("tests/evaluate/test_moved.py",),
+        ("rims-are-scored", "classes[near & ~thin & ~thick] = NOT_SCORED", "pass"),
+    ),
+    *of(
+        "evaluate/gaps.py",
+        ("tests/evaluate/test_gaps.py",),
+        (
+            "one-side-is-whole",
+            "if any((~one).mean() > MOST_BLANK for one in whole):",
+            "if all((~one).mean() > MOST_BLANK for one in whole):",
+        ),
+    ),
 ]
