@@ -8,6 +8,11 @@ MUTANTS = [
         ("tests/predict/test_predictor.py",),
         ("turns-do-not-come-back", "-turns, (2, 3))", "turns, (2, 3))"),
         ("flips-do-not-come-back", "views.append(back[..., ::-1] if flip else back)", "views.append(back)"),
+        (
+            "change-of-the-first-planes",
+            "y[:, : len(residual)] += x[:, residual]",
+            "y[:, : len(residual)] += x[:, : len(residual)]",
+        ),
         ("four-views", "for flip in (False, True):", "for flip in (False, False):"),
         (
             "raises-all-bands",

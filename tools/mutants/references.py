@@ -199,4 +199,9 @@ MUTANTS = [
         ("tests/restore/test_filler.py::test_a_reference_under_an_even_veil_is_used_but_for_its_thick_cloud",),
         ("all-of-it-is-a-veil", "return thin > VEILED * data", "return thin > data"),
     ),
+    *of(
+        "references/joint.py",
+        ("tests/restore/test_filler.py::test_three_dates_are_mixed_where_the_scene_is_of_all_three",),
+        ("two-at-most", "MOST_TOGETHER = 10", "MOST_TOGETHER = 2"),
+    ),
 ]
