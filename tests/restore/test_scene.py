@@ -552,7 +552,7 @@ def test_the_real_l1c_mosaic_needs_radar_or_weights_without(shared_data: Path, t
     source = shared_data / "scenes" / "s2_l1c_roi136" / "cloudy.tif"
     settings = RestoreOptions(sensor="s2-l1c", mask="none")
     with_radar = Same(spec=SEN12MSCR)
-    with pytest.raises(SceneError, match="give it with `sar`"):
+    with pytest.raises(SceneError, match="give it with `radar`"):
         restore_scene(source, tmp_path / "out.tif", with_radar, options=settings)
     model = Counting(0.9, spec=SEN12MSCR_OPTICAL)
     result = restore_scene(source, tmp_path / "out.tif", model, options=settings)
@@ -588,7 +588,7 @@ def test_radar_reaches_the_network_on_the_scenes_grid(shared_data: Path, tmp_pat
     source = shared_data / "sen12mscr" / "s2_cloudy" / name
     model = AddRadar(spec=SEN12MSCR)
     radar = shared_data / "sen12mscr" / "s1" / name
-    settings = RestoreOptions(sensor="s2-l1c", mask="none", sar=str(radar))
+    settings = RestoreOptions(sensor="s2-l1c", mask="none", radar=str(radar))
     restore_scene(source, tmp_path / "out.tif", model, options=settings)
     db = read(radar)[0]
     wanted = np.rint((np.clip(db, -25, 0) + 25) / 12.5 * 2000)
@@ -599,7 +599,7 @@ def test_a_scene_that_is_refused_leaves_no_file_open(
     shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, name = shared_data / "sen12mscr", "ROIs1970_fall_139_p839.tif"
-    settings = RestoreOptions(sensor="s2-l1c", sar=str(folder / "s1" / name), mask="none")
+    settings = RestoreOptions(sensor="s2-l1c", radar=str(folder / "s1" / name), mask="none")
     monkeypatch.setattr(attcr.restore.scene, "MEMORY_LIMIT", 1)
     before = {path.resolve() for path in Path("/proc/self/fd").iterdir()}
     with pytest.raises(SceneError, match="use a smaller `tile`") as error:

@@ -21,6 +21,9 @@ MUTANTS = [
         ("surroundings-without-others", "around = around + np.einsum(", "around = around + 0 * np.einsum("),
         ("others-everywhere", "seen.covers * (1 - known))", "seen.covers)"),
         ("unknown-is-known", "one + known * (other - one)", "other"),
+        ("others-learnt-by-heart", "if number != at] or [there]", "]"),
+        ("what-others-say-is-added", "(there[:bands] - told @ there) ** 2", "(there[:bands] + told @ there) ** 2"),
+        ("surroundings-with-others", "alone.error_under(0))", "told.error_under(0))"),
         ("no-margin", "MARGIN = 4 * STEP", "MARGIN = 0"),
     ),
     *of(

@@ -19,9 +19,10 @@ from attcr.references.harmonise import Cells
 from attcr.references.joint import MOST_PIXELS, MOST_TOGETHER, ROWS
 from attcr.references.open import ReferenceScene
 from attcr.restore.options import NO_WEIGHTS, RestoreOptions
+from attcr.restore.radar import Decibels
 from attcr.restore.resume import identity_of
 from attcr.scenes.clouds.find import mask_file
-from attcr.scenes.scene import AlignedRaster, Scene
+from attcr.scenes.scene import Scene
 from attcr.scenes.tiles import Grid, Tile, grid
 from attcr.version import __version__
 
@@ -47,7 +48,7 @@ class Job:
     """None where clouds are only filled from other dates."""
     sensor: Sensor
     """The scene's product, fitted to the network."""
-    radar: AlignedRaster | None
+    radar: Decibels | None
     options: RestoreOptions
     """With the mask and the number type that are used, and the references that were found."""
     others: tuple[str, ...]
@@ -141,7 +142,7 @@ class Job:
     @cached_property
     def inputs(self) -> tuple[str, ...]:
         """Addresses of what decides the result: the scene's files, its mask, radar, references."""
-        beside = (mask_file(self.whole, self.mask), self.options.sar)
+        beside = (mask_file(self.whole, self.mask), self.options.radar)
         references = [href for one in self.references for href in one.inputs]
         return tuple(dict.fromkeys([*self.whole.files, *(href for href in beside if href), *references]))
 

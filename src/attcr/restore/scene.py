@@ -28,6 +28,7 @@ from attcr.restore.job import Job, Source
 from attcr.restore.look import check_scene, fitting
 from attcr.restore.options import NO_WEIGHTS, Dtype, RestoreOptions
 from attcr.restore.publish import Outputs, Preview, check_target, html_of, layers_of, publish, told_references
+from attcr.restore.radar import Decibels
 from attcr.restore.resume import (
     State,
     checksum_of,
@@ -59,6 +60,8 @@ MEMORY_LIMIT = 4 << 30
 """Bytes that one strip of rows may take; a scene that needs more is refused."""
 MOST_NAMED = 13
 """Bands that a note names; it says no more of others than that there are."""
+MOST_RADAR = 2
+"""Bands of radar: VV and VH."""
 
 _log = logging.getLogger(__name__)
 
@@ -243,7 +246,7 @@ def open_job(
             )
         every = predictor is None and options.bands is None
         scene, slots = (whole, spec.outputs) if every else _matched(whole, spec, options)
-        radar = _open_radar(scene, spec, options)
+        radar = _open_radar(scene, spec, predictor, options)
         if radar:
             opened.callback(radar.close)
         colours = [whole.bands.index(scene.bands[slots.index(name)]) for name in RGB if name in slots]
@@ -303,25 +306,30 @@ def _matched(whole: Scene, spec: InputSpec, options: RestoreOptions) -> tuple[Sc
     return whole.select([at for _, at in taken]), tuple(name for name, _ in taken)
 
 
-def _open_radar(scene: Scene, spec: InputSpec, options: RestoreOptions) -> AlignedRaster | None:
-    """Open the radar that the weights take, on the scene's grid."""
+def _open_radar(scene: Scene, spec: InputSpec, predictor: Predictor | None, options: RestoreOptions) -> Decibels | None:
+    """Open the radar that the weights take, or that says what is under cloud that they leave, on the scene's grid."""
     wanted = spec.of_kind("sar")
-    if not wanted:
-        if options.sar:
-            warn("These weights take no radar: `sar` has no effect.")
+    if options.radar and not wanted and (predictor is None or "thick" in spec.removes or options.mask == "none"):
+        warn("`radar` has no effect: it says what is under thick cloud that weights leave, and here these leave none.")
         return None
     names = " ".join(slot.name.partition(":")[2].upper() for slot in wanted)
-    if options.sar is None:
+    if options.radar is None:
         if all(slot.optional for slot in wanted):
             return None
         raise SceneError(
             f"These weights take radar ({names} in dB) beside the optical bands, and none was given: give it with "
-            "`sar`, or use weights without radar."
+            "`radar`, or use weights without radar."
         )
-    radar = AlignedRaster(options.sar, scene.profile, scene.vrt)
-    if radar.count != len(wanted):
-        radar.close()
-        raise SceneError(f"{redact(options.sar)} has {radar.count} bands and the weights take {len(wanted)} ({names}).")
+    name = redact(options.radar)
+    with ExitStack() as opened:
+        raster = AlignedRaster(options.radar, scene.profile, scene.vrt)
+        opened.callback(raster.close)
+        if wanted and raster.count != len(wanted):
+            raise SceneError(f"{name} has {raster.count} bands and the weights take {len(wanted)} ({names}).")
+        if raster.count > MOST_RADAR:
+            raise SceneError(f"{name} has {raster.count} bands: give the ones of radar alone, VV and VH.")
+        radar = Decibels(raster, scene.profile, name)
+        opened.pop_all()
     return radar
 
 
@@ -473,13 +481,15 @@ def walk_of(
         nodata=[band.nodata for band in job.scene.bands],
         options=job.options,
         slots=job.slots,
-        radar=job.radar,
+        radar=job.radar if job.spec.of_kind("sar") else None,
         on_tiles=on_tiles,
         fill=filler.fill if filler else None,
     )
     unsure = job.whole.product.picture and not tells_clear(job.mask)
     if job.options.ground == "scene" and "thick" not in job.spec.removes and not unsure:
         walk.ask_the_ground(filler.shows if filler and filler.ways else None)
+    if job.radar and clouds is not None and not walk.radar:
+        walk.ask_the_radar(job.radar)
     return walk
 
 
