@@ -13,13 +13,15 @@ from typer.testing import CliRunner
 import attcr
 from attcr.bands.sensors import SENSORS
 from attcr.cli import app
+from attcr.cli.fleet import _told
 from attcr.cli.voice import one_line
 from attcr.errors import ConfigError
 from attcr.fleet.options import FleetOptions
+from attcr.fleet.run import Tally
 from attcr.restore.options import options_of, restore_options
 
 SOURCE = Path(__file__).parents[2] / "src" / "attcr"
-COMMANDS = [["demo"], ["restore"], ["weights"], ["evaluate"], ["audit"], ["info"], ["convert"], ["export"]]
+COMMANDS = [["demo"], ["restore"], ["weights"], ["evaluate"], ["export"]]
 COMMANDS += [["fleet", command] for command in ("plan", "run", "status", "retry")]
 runner = CliRunner()
 
@@ -174,7 +176,7 @@ class Missing(MetaPathFinder):
 sys.meta_path.insert(0, Missing())
 from attcr.cli import main
 for line in (
-    "audit --data pairs --root .", "restore in.tif out.tif", "demo", "train --config x", "weights --for in.tif",
+    "restore in.tif out.tif", "demo", "train --config x", "weights --for in.tif",
     "evaluate --data pairs --root . --out x --baseline copy",
 ):
     sys.argv = ["attcr", *line.split()]
@@ -185,14 +187,20 @@ for line in (
 """
     done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True)
     assert done.stdout.split() == [
-        "audit", "2", "restore", "2", "demo", "2", "train", "2", "weights", "2", "evaluate", "2"
+        "restore", "2", "demo", "2", "train", "2", "weights", "2", "evaluate", "2"
     ]  # fmt: skip
     lines = done.stderr.splitlines()
-    assert len(lines) == 6, done.stderr
-    extras = ("data", "scenes", "scenes", "train", "scenes", "eval")
+    assert len(lines) == 5, done.stderr
+    extras = ("scenes", "scenes", "train", "scenes", "eval")
     for line, extra in zip(lines, extras, strict=True):
         assert line.startswith("attcr: ")
         assert line.endswith(f"pip install 'attcr[{extra}]'")
+
+
+def test_a_tally_is_told_with_what_was_there_before() -> None:
+    tally = Tally(rows=9, skipped=1, done=2, found=3, quarantined=1, megapixels=4.04)
+    assert _told(tally) == "6 of 9 scenes done (2 now, 4 before), 1 quarantined, 4.0 megapixels"
+    assert _told(Tally(rows=1)) == "0 of 1 scenes done (0 now, 0 before), 0 quarantined"
 
 
 def test_fleet_run_takes_every_option_that_is_said_at_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,10 +215,10 @@ def test_fleet_run_takes_every_option_that_is_said_at_a_field(monkeypatch: pytes
         raise KeyboardInterrupt
 
     monkeypatch.setattr("attcr.fleet.run.run_fleet", run_fleet)
-    asked = "--engine ray --workers 3 --gpus 0.5 --split-over 40 --deadline 9.5 --attempts 2 --shard 1/4"
+    asked = "--engine ray --workers 3 --gpus 0.5 --deadline 9.5 --attempts 2 --shard 1/4"
     line = ["fleet", "run", "m.parquet", "out", "--weights", "rgb-thin", *asked.split()]
     assert runner.invoke(app, line).exit_code == 130
     assert runner.invoke(app, line[:6]).exit_code == 130
-    wanted = FleetOptions(engine="ray", workers=3, gpus=0.5, split_over=40.0, deadline=9.5, attempts=2, shard=(1, 4))
+    wanted = FleetOptions(engine="ray", workers=3, gpus=0.5, deadline=9.5, attempts=2, shard=(1, 4))
     assert given == [wanted, FleetOptions()]
     assert "greater than or equal to 1" in words(runner.invoke(app, [*line, "--readers", "0"]).output)

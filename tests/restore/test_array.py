@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import rasterio
 import torch
+from benchmarks.paper.official import convert_official
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -26,7 +27,6 @@ from attcr.restore.options import DEFAULTS
 from attcr.restore.walk import LOW_CONFIDENCE, NODATA, ORIGINAL, UNDER_THICK, UNDER_THIN
 from attcr.scenes.tiles import grid
 from attcr.weights import load_model
-from attcr.weights.official import convert_official
 from fake_scenes import SENSORS, Counting, Same, Smooth, by_position, noise, same_bits, smooth_picture
 
 

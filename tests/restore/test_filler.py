@@ -18,7 +18,7 @@ from attcr.bands.spec import InputSpec, band_slots
 from attcr.cli import app
 from attcr.errors import AttcrWarning, ConfigError, SceneError
 from attcr.references.fill import Colours
-from attcr.restore import Progress, RestoreOptions, join_blocks, restore_block, restore_scene
+from attcr.restore import Progress, RestoreOptions, restore_scene
 from attcr.restore.array import ArrayRows
 from attcr.restore.filler import Filler, colours_of
 from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, LOW_CONFIDENCE, ORIGINAL, QUALITY_NAMES, UNDER_THIN, Strip
@@ -159,6 +159,20 @@ def test_a_scene_that_is_a_mixture_of_two_dates_is_filled_from_both_together(pla
     swapped = restore_scene(cloudy, place.folder / "c.tif", "none", options=classical(place, *both[::-1]))
     assert same_bits(read(swapped.target), read(result.target))
     assert same_bits(read(swapped.dates), read(result.dates))
+
+
+def test_three_dates_are_mixed_where_the_scene_is_of_all_three(place: Place) -> None:
+    seen = [shrunk(place.fine), *(ground(HEIGHT, WIDTH, seed=seed) for seed in (9, 10))]
+    place.truth = np.mean(seen, axis=0, dtype=np.float32)
+    cloudy = scene(place.folder / "S2_20200701.tif", numbers(np.where(place.gap, 0.8, place.truth)))
+    dates = [
+        scene(place.folder / f"S2_2020070{day}.tif", numbers(values))
+        for day, values in zip((3, 5, 7), seen, strict=True)
+    ]
+    result = restore_scene(cloudy, place.folder / "out.tif", "none", options=classical(place, *dates))
+    assert [one["method"] for one in result.references] == ["joint"] * 3
+    assert (read(result.dates)[2][place.gap] == 3).all()
+    assert place.error(result.target) < 5e-4
 
 
 def test_a_date_that_shows_another_place_is_not_mixed_in(place: Place) -> None:
@@ -334,20 +348,6 @@ def test_interrupted_and_resumed_it_gives_the_same_bytes_and_with_another_refere
     with pytest.warns(AttcrWarning, match="other work"):
         result = restore_scene(place.cloudy, tmp_path / "out.tif", "none", options=options, overwrite=True, resume=True)
     assert result.resumed_row == 0
-
-
-def test_blocks_put_together_are_the_whole_to_the_byte_and_nothing_is_looked_at_again(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = place.options(place.first, place.second)
-    restore_scene(place.cloudy, tmp_path / "out.tif", "none", options=options)
-    whole = all_bytes(tmp_path, "out")
-    parts = [tmp_path / f"part{i}" for i in range(2)]
-    for i, part in enumerate(parts):
-        restore_block(place.cloudy, part, "none", block=(i, 2), options=options)
-    monkeypatch.setattr(Filler, "survey", lambda *_: pytest.fail("the references were looked at again"))
-    join_blocks(place.cloudy, parts, tmp_path / "out.tif", "none", options=options, overwrite=True)
-    assert all_bytes(tmp_path, "out") == whole
 
 
 def test_what_cannot_be_is_refused_with_what_to_do(place: Place, tmp_path: Path) -> None:

@@ -305,4 +305,32 @@ MUTANTS = [
         ("tests/restore/test_filler.py",),
         ("pixels-for-weights", "total += weights.sum(axis=(1, 2))", "total += 10_000 * (weights > 0).sum(axis=(1, 2))"),
     ),
+    *of(
+        "restore/walk.py",
+        ("tests/restore/test_walk.py",),
+        ("nothing-is-unforeseen", "expected = np.hypot(expected, np.float32(spec.spread_floor))", "pass"),
+    ),
+    *of(
+        "restore/filler.py",
+        ("tests/restore/test_filler.py::test_what_a_network_is_not_sure_of_is_filled_from_references_too",),
+        (
+            "unsure-stays",
+            "np.where(strip.quality == LOW_CONFIDENCE, rows.cloud[inner], rows.weights[inner])",
+            "rows.weights[inner]",
+        ),
+    ),
+    *of(
+        "restore/stack.py",
+        ("tests/test_xarray.py::test_each_date_is_filled_from_the_others",),
+        ("days-the-other-way", "day - days[at], options) for", "days[at] - day, options) for"),
+    ),
+    *of(
+        "restore/job.py",
+        ("tests/references/test_correct.py",),
+        (
+            "network-takes-no-memory",
+            "held = 2 * TILE * self.grid.width * (bands + 1) * 4 * len(self.references) if self.corrector else 0",
+            "held = 0",
+        ),
+    ),
 ]

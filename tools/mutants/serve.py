@@ -157,4 +157,9 @@ MUTANTS = [
         ("the-most-of-the-most", "seconds <= min(most, default=seconds)", "seconds <= max(most, default=seconds)"),
         ("waiting-ones-last", "for job in jobs if job.started is not None]", "for job in jobs]"),
     ),
+    *of(
+        "serve/limits.py",
+        ("tests/serve/test_hostile.py::test_a_redirect_to_another_host_takes_no_password_along",),
+        ("password-goes-along", "if urlsplit(onward).netloc != urlsplit(at).netloc:", "if False:"),
+    ),
 ]
