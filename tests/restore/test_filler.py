@@ -18,7 +18,7 @@ from attcr.bands.spec import InputSpec, band_slots
 from attcr.cli import app
 from attcr.errors import AttcrWarning, ConfigError, SceneError
 from attcr.references.fill import Colours
-from attcr.restore import Progress, RestoreOptions, restore_scene
+from attcr.restore import Progress, RestoreOptions, join_blocks, restore_block, restore_scene
 from attcr.restore.array import ArrayRows
 from attcr.restore.filler import Filler, colours_of
 from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, LOW_CONFIDENCE, ORIGINAL, QUALITY_NAMES, UNDER_THIN, Strip
@@ -348,6 +348,20 @@ def test_interrupted_and_resumed_it_gives_the_same_bytes_and_with_another_refere
     with pytest.warns(AttcrWarning, match="other work"):
         result = restore_scene(place.cloudy, tmp_path / "out.tif", "none", options=options, overwrite=True, resume=True)
     assert result.resumed_row == 0
+
+
+def test_blocks_put_together_are_the_whole_to_the_byte_and_nothing_is_looked_at_again(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = place.options(place.first, place.second)
+    restore_scene(place.cloudy, tmp_path / "out.tif", "none", options=options)
+    whole = all_bytes(tmp_path, "out")
+    parts = [tmp_path / f"part{i}" for i in range(2)]
+    for i, part in enumerate(parts):
+        restore_block(place.cloudy, part, "none", block=(i, 2), options=options)
+    monkeypatch.setattr(Filler, "survey", lambda *_: pytest.fail("the references were looked at again"))
+    join_blocks(place.cloudy, parts, tmp_path / "out.tif", "none", options=options, overwrite=True)
+    assert all_bytes(tmp_path, "out") == whole
 
 
 def test_what_cannot_be_is_refused_with_what_to_do(place: Place, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ import attcr
 import attcr.restore.scene
 from attcr.bands.spec import SEN12MSCR, SEN12MSCR_OPTICAL, TRUE_COLOUR
 from attcr.errors import AttcrWarning, SceneError
-from attcr.restore import Progress, RestoreOptions, plan_scene, restore_scene
+from attcr.restore import Progress, RestoreOptions, join_blocks, plan_scene, restore_block, restore_scene
 from attcr.restore.scene import open_job
 from attcr.scenes.dataset import gdal
 from fake_scenes import SENSORS, UTM, Counting, Same, Smooth, by_position, make, noise, read, same_bits, smooth_picture
@@ -763,6 +763,30 @@ def test_a_second_run_on_the_same_target_is_refused_and_leaves_the_first_alone(t
     restore_scene(scene, tmp_path / "out.tif", Same(), options=options(), progress=try_again)
     assert refused
     assert same_bits(read(tmp_path / "out.tif"), read(scene))
+
+
+@pytest.mark.parametrize("count", [1, 3, 20])
+def test_blocks_are_joined_to_the_bytes_of_a_whole_run(tmp_path: Path, count: int) -> None:
+    values = noise("uint8", (3, 300, 90))
+    scene = make(tmp_path / "in.tif", values, photometric="RGB", **UTM)
+    mask = np.zeros((1, 300, 90), np.uint8)
+    mask[:, 40:280, 20:60] = 1
+    given = options(tile=64, mask=str(make(tmp_path / "mask.tif", mask, **UTM)), confidence=True)
+    model = Smooth()
+    for name in ("whole", "joined"):
+        (tmp_path / name).mkdir()
+    whole = restore_scene(scene, tmp_path / "whole" / "out.tif", model, options=given)
+    parts = [tmp_path / f"{i}.zip" for i in range(count)]
+    for i, part in enumerate(parts):
+        restore_block(scene, part, model, block=(i, count), options=given)
+    joined = join_blocks(scene, parts, tmp_path / "joined" / "out.tif", model, options=given)
+    assert joined.pixels == whole.pixels
+    files = [{path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("whole", "joined")]
+    assert files[0] == files[1]
+    if count > 1:
+        with pytest.raises(SceneError, match="came"):
+            join_blocks(scene, parts[:-1], tmp_path / "joined" / "half.tif", model, options=given)
+        assert not list((tmp_path / "joined").glob(".*"))
 
 
 @pytest.mark.parametrize(("flags", "dtype"), [("fpu amx_bf16", "bfloat16"), ("fpu avx2", "float32")])

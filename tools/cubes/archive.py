@@ -10,8 +10,6 @@ degrees. Neither came with a scene classification: `scl` is what attcr's detecto
 import argparse
 import json
 import re
-import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -25,6 +23,7 @@ import rasterio
 from numpy.typing import NDArray
 from rasterio.io import MemoryFile
 from rasterio.warp import transform_bounds
+from tools.collect import LMR_BANDS, Repository, pixels
 
 from attcr.bands.sensors import S2_COMMON, S2_L1C_BANDS
 from attcr.scenes.clouds.find import choose_mask, find_clouds
@@ -32,7 +31,6 @@ from attcr.scenes.clouds.masks import THICK, THIN
 from attcr.scenes.clouds.rim import Rim
 from attcr.scenes.clouds.vote import DARK
 from attcr.scenes.open import open_scene
-from tools.collect import LMR_BANDS, Repository, pixels
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_GAPS = 0.7
@@ -128,7 +126,11 @@ def make(mirror: Path, out: Path) -> None:
                 write_cog(folder / name / f"{band}.tif", plane, place)
             write_cog(folder / name / "SCL.tif", scl, place)
             keys = {COMMON[band]: band for band in series.bands} | {"scl": "SCL"}
-            box = list(transform_bounds(place["crs"], "EPSG:4326", *rasterio.transform.array_bounds(*scl.shape, place["transform"])))
+            box = list(
+                transform_bounds(
+                    place["crs"], "EPSG:4326", *rasterio.transform.array_bounds(*scl.shape, place["transform"])
+                )
+            )
             items.append(item(series, name, day, box, scl, {key: f"{name}/{band}.tif" for key, band in keys.items()}))
             print(name, f"{(scl != 4).mean():.3f} cloud", flush=True)
         (folder / "items.json").write_text(json.dumps(items))

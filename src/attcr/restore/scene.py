@@ -570,13 +570,20 @@ def take_up_work(job: Job, folder: Path, resume: bool) -> State:
     )
 
 
-def write_scene(job: Job, outputs: Outputs, state: State, progress: Callable[[Progress], None] | None) -> RestoreResult:
-    """Write every file of a scene from the rows that the walk gives."""
+def write_scene(
+    job: Job,
+    outputs: Outputs,
+    state: State,
+    progress: Callable[[Progress], None] | None,
+    ready: Iterator[FinishedRows] | None = None,
+) -> RestoreResult:
+    """Write every file of a scene from rows that are ready, or that the network gives now."""
     report = progress or (lambda _: None)
     layers = layers_of(job)
     preview = Preview(state.folder / "preview.tif", job.target, job.slots)
     resumed, count = state.row, _TileCount(job, report)
-    restored = _restored_rows(job, state, preview, count, report)
+    if ready is None:
+        ready = _restored_rows(job, state, preview, count, report)
     if not state.has_clouds:
         for name, (profile, described) in layers.items():
             write.create(state.folder / f"{name}.tif", profile, described)
@@ -585,8 +592,10 @@ def write_scene(job: Job, outputs: Outputs, state: State, progress: Callable[[Pr
         state.sizes = {path.name: path.stat().st_size for path in state.folder.glob("*.tif")}
         state.clouds = checksum_of_file(state.folder / CLOUDS)
         state.save()
-    for rows in restored:
+    for rows in ready:
         _keep(rows, state, preview)
+    if state.row != job.target.height:
+        raise SceneError(f"Of {job.target.height} rows {state.row} came: run it again.")
     _tell_of_cloud_left(job, state)
     report(Progress("write", 0, 1))
     publish(job, outputs, layers, state, preview)
