@@ -25,7 +25,10 @@ import attcr.restore.scene
 from attcr.bands.spec import SEN12MSCR, SEN12MSCR_OPTICAL, TRUE_COLOUR
 from attcr.errors import AttcrWarning, SceneError
 from attcr.restore import Progress, RestoreOptions, join_blocks, plan_scene, restore_block, restore_scene
-from fake_scenes import SENSORS, UTM, Counting, Same, Smooth, make, noise, read, same_bits, smooth_picture
+from attcr.restore.scene import open_job
+from attcr.restore.walk import QUALITY_NAMES
+from attcr.scenes.dataset import gdal
+from fake_scenes import SENSORS, UTM, Counting, Same, Smooth, by_position, make, noise, read, same_bits, smooth_picture
 
 
 def coarser(factor: int) -> Affine:
@@ -335,7 +338,7 @@ def test_the_item_says_what_the_numbers_mean_and_how_much_cloud_is_left(tmp_path
     assert restored["nodata"] == assets["quality"]["nodata"] == 0
     assert (assets["spread"]["nodata"], assets["spread"]["data_type"]) == ("nan", "float32")
     classes = assets["quality"]["classification:classes"]
-    assert [one["value"] for one in classes] == list(range(7))
+    assert [one["value"] for one in classes] == list(range(len(QUALITY_NAMES)))
     assert classes[6] == {
         "value": 6, "name": "from_another_date", "description": "from another date", "color_hint": "4CA05A"
     }  # fmt: skip
@@ -549,7 +552,7 @@ def test_a_list_of_band_files_and_a_stac_item_give_the_same(tmp_path: Path) -> N
 
 def test_memory_is_refused_before_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = make(tmp_path / "in.tif", noise("uint8", (3, 300, 300)))
-    monkeypatch.setattr(attcr.restore.scene, "MEMORY_LIMIT", 1 << 10)
+    monkeypatch.setattr(attcr.restore.scene, "MEMORY_SHARE", 1e-9)
     model = Counting()
     with pytest.raises(SceneError, match=r"0\.0 GiB are allowed: use a smaller `tile`"):
         restore_scene(source, tmp_path / "out.tif", model, options=options())
@@ -587,7 +590,7 @@ def test_the_real_l1c_mosaic_needs_radar_or_weights_without(shared_data: Path, t
     source = shared_data / "scenes" / "s2_l1c_roi136" / "cloudy.tif"
     settings = RestoreOptions(sensor="s2-l1c", mask="none")
     with_radar = Same(spec=SEN12MSCR)
-    with pytest.raises(SceneError, match="give it with `sar`"):
+    with pytest.raises(SceneError, match="give it with `radar`"):
         restore_scene(source, tmp_path / "out.tif", with_radar, options=settings)
     model = Counting(0.9, spec=SEN12MSCR_OPTICAL)
     result = restore_scene(source, tmp_path / "out.tif", model, options=settings)
@@ -623,7 +626,7 @@ def test_radar_reaches_the_network_on_the_scenes_grid(shared_data: Path, tmp_pat
     source = shared_data / "sen12mscr" / "s2_cloudy" / name
     model = AddRadar(spec=SEN12MSCR)
     radar = shared_data / "sen12mscr" / "s1" / name
-    settings = RestoreOptions(sensor="s2-l1c", mask="none", sar=str(radar))
+    settings = RestoreOptions(sensor="s2-l1c", mask="none", radar=str(radar))
     restore_scene(source, tmp_path / "out.tif", model, options=settings)
     db = read(radar)[0]
     wanted = np.rint((np.clip(db, -25, 0) + 25) / 12.5 * 2000)
@@ -634,8 +637,8 @@ def test_a_scene_that_is_refused_leaves_no_file_open(
     shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, name = shared_data / "sen12mscr", "ROIs1970_fall_139_p839.tif"
-    settings = RestoreOptions(sensor="s2-l1c", sar=str(folder / "s1" / name), mask="none")
-    monkeypatch.setattr(attcr.restore.scene, "MEMORY_LIMIT", 1)
+    settings = RestoreOptions(sensor="s2-l1c", radar=str(folder / "s1" / name), mask="none")
+    monkeypatch.setattr(attcr.restore.scene, "MEMORY_SHARE", 1e-9)
     before = {path.resolve() for path in Path("/proc/self/fd").iterdir()}
     with pytest.raises(SceneError, match="use a smaller `tile`") as error:
         restore_scene(folder / "s2_cloudy" / name, tmp_path / "out.tif", AddRadar(spec=SEN12MSCR), options=settings)
@@ -648,9 +651,47 @@ def test_a_system_that_does_not_tell_its_memory_restores_too(tmp_path: Path, mon
     source = make(tmp_path / "in.tif", noise("uint8", (3, 60, 70)))
     result = restore_scene(source, tmp_path / "out.tif", Same(), options=options())
     assert same_bits(read(result.target), read(source))
-    monkeypatch.setattr(attcr.restore.scene, "MEMORY_LIMIT", 1 << 10)
+    monkeypatch.setattr(attcr.restore.scene, "MEMORY_SHARE", 1e-9)
     with pytest.raises(SceneError, match=r"and 0\.0 GiB are allowed"):
         restore_scene(source, tmp_path / "other.tif", Same(), options=options())
+
+
+class Known:
+    """A predictor that may say what a pixel takes."""
+
+    identity: dict[str, str] = {"weights_sha256": "none", "dtype": "float32", "backend": "fake"}  # noqa: RUF012
+    spec = by_position(3)
+
+    def __init__(self, each: int | None = None) -> None:
+        if each:
+            self.bytes_per_pixel = each
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        return x
+
+
+def test_memory_is_that_of_the_step_that_takes_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = make(tmp_path / "in.tif", noise("uint8", (3, 300, 300)))
+
+    def memory(model: Any, **settings: Any) -> int:
+        with gdal(), open_job(source, model, replace(options(), overlap=0, **settings)) as job:
+            return job.memory
+
+    process = 480 << 20
+    network = {tile: memory(Known(100_000), tile=tile) - memory(Known(), tile=tile) for tile in (64, 128)}
+    assert network == {64: 96_000 * 64 * 64, 128: 96_000 * 128 * 128}
+    assert process + 4000 * 128**2 < memory(Known(), tile=128) < process + 5000 * 128**2
+    assert memory(Known(100_000), tile=64, batch=4) - memory(Known(), tile=64, batch=4) == 4 * network[64]
+    ground = make(tmp_path / "mask.tif", np.zeros((1, 300, 300), np.uint8))
+    alone = memory(Known(), tile=16, mask=str(ground), ground="network")
+    assert alone < process + (4 << 20)
+    assert memory(Known(), tile=16, mask=str(ground)) > max(alone, process + 8 * 4 * 3 * 300 * 300)
+    monkeypatch.setattr(attcr.restore.scene, "MEMORY_SHARE", 1.0)
+    monkeypatch.setattr(attcr.restore.scene, "memory_of_machine", lambda: process + 3 * 100_000 * 64 * 64)
+    with gdal(), open_job(source, Known(100_000), replace(options(), overlap=0, tile=64, batch=8)) as job:
+        assert job.options.batch == 2
+    with pytest.raises(SceneError, match=r"in tiles of 256, takes .* GiB of memory and 1\.6 GiB are allowed"):
+        memory(Known(100_000), tile=256)
 
 
 def test_a_full_disk_is_told_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
