@@ -26,6 +26,7 @@ from attcr.bands.spec import SEN12MSCR, SEN12MSCR_OPTICAL, TRUE_COLOUR
 from attcr.errors import AttcrWarning, SceneError
 from attcr.restore import Progress, RestoreOptions, join_blocks, plan_scene, restore_block, restore_scene
 from attcr.restore.scene import open_job
+from attcr.restore.walk import QUALITY_NAMES
 from attcr.scenes.dataset import gdal
 from fake_scenes import SENSORS, UTM, Counting, Same, Smooth, by_position, make, noise, read, same_bits, smooth_picture
 
@@ -337,7 +338,7 @@ def test_the_item_says_what_the_numbers_mean_and_how_much_cloud_is_left(tmp_path
     assert restored["nodata"] == assets["quality"]["nodata"] == 0
     assert (assets["spread"]["nodata"], assets["spread"]["data_type"]) == ("nan", "float32")
     classes = assets["quality"]["classification:classes"]
-    assert [one["value"] for one in classes] == list(range(7))
+    assert [one["value"] for one in classes] == list(range(len(QUALITY_NAMES)))
     assert classes[6] == {
         "value": 6, "name": "from_another_date", "description": "from another date", "color_hint": "4CA05A"
     }  # fmt: skip

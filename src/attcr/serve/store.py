@@ -8,7 +8,6 @@ items/ID.json      the fleet's item: the job is successful
 ended/ID.json      how and when it ended; alone, that it failed or was dismissed
 """
 
-import fcntl
 import json
 import logging
 import os
@@ -21,11 +20,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from attcr.errors import FleetError
+from attcr.extras import locks
 from attcr.files import write_whole
 from attcr.fleet.manifest import as_utf8
 from attcr.fleet.worker import item_key
 from attcr.serve.models import Asked, JobStatus
 
+fcntl = locks()
 _log = logging.getLogger("attcr.serve")
 REQUESTS, INPUTS, PROGRESS, ENDED, TRIES, WEIGHTS = "requests", "inputs", "progress", "ended", "tries", "weights"
 """Folders of the store, beside the fleet's own."""
