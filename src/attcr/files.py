@@ -56,9 +56,13 @@ def cache_folder() -> Path:
 
 
 def memory_of_machine() -> int | None:
-    """Give the bytes of memory of this machine; None where the system does not say, as on Windows."""
+    """Give the bytes of memory of this machine or container; None where the system does not say, as on Windows."""
     try:
         page, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return None
-    return page * pages if min(page, pages) > 0 else None
+    try:
+        most = int(Path("/sys/fs/cgroup/memory.max").read_text())
+    except (OSError, ValueError):  # no container, or one without a limit: "max"
+        most = page * pages
+    return min(page * pages, most) if min(page, pages) > 0 else None
