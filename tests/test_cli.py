@@ -1,6 +1,5 @@
 """The command line as a user meets it."""
 
-import json
 import re
 import subprocess
 import sys
@@ -14,10 +13,7 @@ from typer.testing import CliRunner
 from attcr import __version__
 from attcr.cli import app
 from attcr.data import DATASETS
-from attcr.networks import NETWORKS, Entry
-from attcr.weights import read_header
 from fake_scenes import UTM, make
-from small_networks import Blend, BlendConfig
 
 runner = CliRunner()
 
@@ -43,46 +39,11 @@ def test_version_is_the_package_s() -> None:
     assert runner.invoke(app, ["--version"]).output == f"attcr {__version__}\n"
 
 
-def test_info_prints_both_counts() -> None:
-    output = runner.invoke(app, ["info", "--preset", "rice1"]).output
-    assert "6,930,060" in output
-    assert "53.34 G as the paper counts" in output
-    assert "56.67 G with the triangular product" in output
-    assert "  419 MiB at the peak, to restore" in output
-    assert "  3,352 MiB kept for one image, to train" in output
-
-
-def test_info_as_json_can_be_read() -> None:
-    answer = json.loads(runner.invoke(app, ["info", "--preset", "tiny", "--size", "64", "--json"]).output)
-    assert answer["stages"][2] == [64, 16, 16]
-
-
-def test_info_measures_any_network_with_any_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(NETWORKS, "blend", Entry(BlendConfig, Blend))
-    output = runner.invoke(app, ["info", "--network", "blend", "--size", "64"]).output
-    assert output.startswith("blend at 64 x 64\n")
-    assert "  parameters      15\n" in output
-    assert "stage" not in output
-    options = ["--set", "attention=linear", "--set", "dim=16", "--size", "32", "--json"]
-    answer = json.loads(runner.invoke(app, ["info", *options]).output)
-    assert (answer["network"], answer["preset"], answer["stages"][0]) == ("attcr", "rice2", [16, 32, 32])
-    for wrong, message in (
-        (["--network", "unet"], "no network 'unet'"),
-        (["--network", "blend", "--preset", "rice1"], "has no effect on blend"),
-        (["--set", "dim"], "NAME=VALUE"),
-        (["--set", "width=3"], "attcr has no setting width"),
-    ):
-        assert message in str(runner.invoke(app, ["info", *wrong]).exception)
-
-
-def test_help_names_the_data_sets_and_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_names_the_data_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(DATASETS, "meadows", replace(DATASETS["rice1"], name="meadows"))
-    for command in ("evaluate", "audit", "convert"):
-        assert f"rice1, {', '.join(list(DATASETS)[1:-1])}, meadows" in words(
-            runner.invoke(app, [command, "--help"]).output
-        )
-    monkeypatch.setitem(NETWORKS, "blend", Entry(BlendConfig, Blend))
-    assert ", ".join(NETWORKS) in words(runner.invoke(app, ["info", "--help"]).output)
+    assert f"rice1, {', '.join(list(DATASETS)[1:-1])}, meadows" in words(
+        runner.invoke(app, ["evaluate", "--help"]).output
+    )
 
 
 def words(text: str) -> str:
@@ -90,22 +51,13 @@ def words(text: str) -> str:
     return " ".join(re.sub(r"[│╭╮╰╯─]", " ", text).split())
 
 
-def test_convert_saves_what_the_data_set_says_and_refuses_an_unknown_one(shared: Path, tmp_path: Path) -> None:
-    source, target = shared / "weights" / "rice2-dim24-629steps.safetensors", tmp_path / "w.safetensors"
-    options = ["convert", str(source), str(target), "--data"]
-    assert "no data set 'rice3'; there are rice1, rice2" in str(runner.invoke(app, [*options, "rice3"]).exception)
-    assert not target.exists()
-    assert "parameters, sha256" in runner.invoke(app, [*options, "rice2"]).output
-    assert read_header(target).spec == DATASETS["rice2"].spec
-
-
 def test_an_error_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
-    (tmp_path / "bad.pth").write_text("no checkpoint")
-    answer = run("convert", str(tmp_path / "bad.pth"), str(tmp_path / "out.safetensors"), "--data", "rice2")
+    (tmp_path / "bad.safetensors").write_text("no weights")
+    answer = run("export", str(tmp_path / "bad.safetensors"), str(tmp_path / "out.onnx"))
     assert answer.returncode == 2
     assert answer.stderr.startswith("attcr: ")
     assert answer.stderr.count("\n") == 1
-    assert not (tmp_path / "out.safetensors").exists()
+    assert not (tmp_path / "out.onnx").exists()
 
 
 def test_weights_for_a_scene_are_told_with_its_bands_and_a_reason_for_all_once(tmp_path: Path) -> None:

@@ -610,7 +610,7 @@ def train(work: Path, name: str) -> Hashes:
 WORDS: dict[str, tuple[str, ...]] = {
     "version": ("--version",),
     "help": ("--help",),
-    **{f"help of {name}": (*name.split(), "--help") for name in ("restore", "evaluate", "audit", "serve", "fleet run")},
+    **{f"help of {name}": (*name.split(), "--help") for name in ("restore", "evaluate", "serve", "fleet run")},
     "weights": ("weights",),
     "weights for": ("weights", "--for", "in/rgb.tif"),
 }

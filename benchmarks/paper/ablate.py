@@ -25,12 +25,12 @@ from attcr.errors import ConfigError
 from attcr.files import write_whole
 from attcr.networks import name_of
 from attcr.networks.attcr import ATTCR, ATTCRConfig
-from attcr.networks.complexity import measure
 from attcr.train.data import PairData
 from attcr.train.run import with_recipes
 from attcr.train.task import RestorationTask
 
 from .ablations import AblationConfig, Kind
+from .complexity import measure
 
 SHIPPED = Path(__file__).with_name("comparisons")
 """Comparisons by name."""

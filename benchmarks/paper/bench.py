@@ -34,7 +34,6 @@ from attcr.extras import needed
 from attcr.files import memory_of_machine
 from attcr.networks import build_network, make_config, name_of
 from attcr.networks.attcr import ATTCRConfig, Attention
-from attcr.networks.complexity import Complexity, measure
 from attcr.ops import TRITON, triangular_attention, using
 from attcr.predict import Float32, Predictor, open_graph
 from attcr.predict.torch import TorchPredictor
@@ -42,6 +41,7 @@ from attcr.version import __version__
 from attcr.weights import WeightsHeader, load_model, published
 
 from .ablations import Kind, Replacement
+from .complexity import Complexity, measure
 from .restormer import ChannelAttention
 
 PRESETS = ("rice1", "rice2", "tcloud", "sen12mscr", "small", "tiny")

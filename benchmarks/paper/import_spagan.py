@@ -16,8 +16,8 @@ from attcr.data import find_set
 from attcr.errors import WeightsError
 from attcr.files import sha256
 from attcr.weights import check_fit, fill, save_model
-from attcr.weights.official import read_checkpoint
 
+from .official import read_checkpoint
 from .spagan import SpAGAN, SpAGANConfig
 
 PREFIX, UNUSED = "gen.gen.", ("SAM1.conv_in.", "SAM1.attention_layer.")

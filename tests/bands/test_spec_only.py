@@ -12,7 +12,6 @@ MAY = {
     "cubes/place.py": "a box in degrees has four numbers, a point with a size three",
     "cubes/write.py": "a few new dates are named, more are counted",
     "cubes/search.py": "a box without heights has four numbers",
-    "weights/official.py": "the authors' network adds its result to its last inputs",
 }
 COUNTS = {"in_channels", "out_channels", "channels", "bands", "band_count", "planes"}
 """Names that count channels."""

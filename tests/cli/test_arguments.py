@@ -13,13 +13,15 @@ from typer.testing import CliRunner
 import attcr
 from attcr.bands.sensors import SENSORS
 from attcr.cli import app
+from attcr.cli.fleet import _told
 from attcr.cli.voice import one_line
 from attcr.errors import ConfigError
 from attcr.fleet.options import FleetOptions
+from attcr.fleet.run import Tally
 from attcr.restore.options import options_of, restore_options
 
 SOURCE = Path(__file__).parents[2] / "src" / "attcr"
-COMMANDS = [["demo"], ["restore"], ["weights"], ["evaluate"], ["audit"], ["info"], ["convert"], ["export"]]
+COMMANDS = [["demo"], ["restore"], ["weights"], ["evaluate"], ["export"]]
 COMMANDS += [["fleet", command] for command in ("plan", "run", "status", "retry")]
 runner = CliRunner()
 
@@ -53,7 +55,7 @@ def test_restore_shows_its_options_in_groups_and_what_most_people_need_first() -
     told = {
         "Arguments": [],
         "Options": ["--weights", "--mask", "--reference", "--help"],
-        "Input": ["--sensor", "--bands", "--bbox", "--aoi", "--sar", "--nodata", "--vrt"],
+        "Input": ["--sensor", "--bands", "--bbox", "--aoi", "--radar", "--nodata", "--vrt"],
         "Clouds": ["--ground", "--unseen", "--dilate", "--feather"],
         "References": ["--reference-days", "--reference-mask", "--reference-fill"],
         "Network": ["--tile", "--overlap", "--batch", "--device", "--dtype", "--backend"],
@@ -95,14 +97,14 @@ def test_the_command_line_without_options_takes_the_defaults(monkeypatch: pytest
 def test_every_option_of_the_command_line_reaches_restore(monkeypatch: pytest.MonkeyPatch) -> None:
     line = (
         "--tile 64 --overlap 8 --batch 2 --device cuda --dtype float16 --backend torch --sensor rgb8 --bands 3,2,1 "
-        "--bbox 13,52,14,53 --mask scl --ground network --unseen fill --dilate 1 --feather 2 --sar r.tif --nodata 7 "
+        "--bbox 13,52,14,53 --mask scl --ground network --unseen fill --dilate 1 --feather 2 --radar r.tif --nodata 7 "
         "--reference a,b.tif --references c.tif "
         "--reference-days 9 --reference-mask none --reference-fill classical --confidence --vrt"
     )
     assert given(monkeypatch, *line.split()) == attcr.RestoreOptions(
         tile=64, overlap=8, batch=2, device="cuda", dtype="float16", backend="torch", sensor="rgb8",
         bands=("3", "2", "1"), bbox=(13.0, 52.0, 14.0, 53.0), mask="scl",
-        ground="network", unseen="fill", dilate=1, feather=2, sar="r.tif",
+        ground="network", unseen="fill", dilate=1, feather=2, radar="r.tif",
         nodata=7.0, references=("a,b.tif", "c.tif"), reference_days=9, reference_mask="none",
         reference_fill="classical", confidence=True, vrt="any",
     )  # fmt: skip
@@ -174,7 +176,7 @@ class Missing(MetaPathFinder):
 sys.meta_path.insert(0, Missing())
 from attcr.cli import main
 for line in (
-    "audit --data pairs --root .", "restore in.tif out.tif", "demo", "train --config x", "weights --for in.tif",
+    "restore in.tif out.tif", "demo", "train --config x", "weights --for in.tif",
     "evaluate --data pairs --root . --out x --baseline copy",
 ):
     sys.argv = ["attcr", *line.split()]
@@ -185,14 +187,20 @@ for line in (
 """
     done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True)
     assert done.stdout.split() == [
-        "audit", "2", "restore", "2", "demo", "2", "train", "2", "weights", "2", "evaluate", "2"
+        "restore", "2", "demo", "2", "train", "2", "weights", "2", "evaluate", "2"
     ]  # fmt: skip
     lines = done.stderr.splitlines()
-    assert len(lines) == 6, done.stderr
-    extras = ("data", "scenes", "scenes", "train", "scenes", "eval")
+    assert len(lines) == 5, done.stderr
+    extras = ("scenes", "scenes", "train", "scenes", "eval")
     for line, extra in zip(lines, extras, strict=True):
         assert line.startswith("attcr: ")
         assert line.endswith(f"pip install 'attcr[{extra}]'")
+
+
+def test_a_tally_is_told_with_what_was_there_before() -> None:
+    tally = Tally(rows=9, skipped=1, done=2, found=3, quarantined=1, megapixels=4.04)
+    assert _told(tally) == "6 of 9 scenes done (2 now, 4 before), 1 quarantined, 4.0 megapixels"
+    assert _told(Tally(rows=1)) == "0 of 1 scenes done (0 now, 0 before), 0 quarantined"
 
 
 def test_fleet_run_takes_every_option_that_is_said_at_a_field(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,14 +82,14 @@ def test_ctrl_c_says_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json_is_alone_on_stdout_and_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with speaking(Voice("audit", as_json=True)) as voice:
+    with speaking(Voice("evaluate", as_json=True)) as voice:
         voice.say("for people")
         voice.result({"pairs": 3}, ["3 pairs"])
     assert json.loads(capsys.readouterr().out) == {"pairs": 3}
-    with speaking(Voice("audit", quiet=True)) as voice:
+    with speaking(Voice("evaluate", quiet=True)) as voice:
         voice.note("weights: x")
         with voice.showing() as show:
-            show("audit", 1, 2)
+            show("evaluate", 1, 2)
         voice.result({"pairs": 3}, ["3 pairs"])
         voice.warn("this is said")
     out, err = capsys.readouterr()

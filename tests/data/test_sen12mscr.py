@@ -1,4 +1,3 @@
-import json
 import os
 import pickle
 import resource
@@ -13,7 +12,7 @@ from torch.utils.data import DataLoader
 
 from attcr.data import SEN12MSCR
 from attcr.data import sen12mscr as module
-from attcr.data.sen12mscr import INDEX, KINDS, patch_path, read_patch
+from attcr.data.sen12mscr import KINDS, patch_path, read_patch
 from attcr.data.splits import load_split
 from attcr.errors import AttcrWarning, DataError, DataNotFoundError
 from fakes import fake_patch, make_sen12mscr, write_tif
@@ -107,34 +106,17 @@ def test_nothing_is_listed_before_it_is_needed_and_only_the_split_asked(
     assert listed == []
     assert len(data) == 20
     assert len(listed) == 30
-    assert len(SEN12MSCR(root, "test")) == 20
-    assert len(listed) == 30, "the second time the index on disk is used"
+    assert len(data.names) == 20
+    assert len(listed) == 30, "once for each set"
 
 
-def test_the_index_follows_files_that_come_and_go(root: Path, sources: dict[str, Path]) -> None:
+def test_patches_follow_files_that_come_and_go(root: Path, sources: dict[str, Path]) -> None:
     assert len(SEN12MSCR(root, "test")) == 20
     make_sen12mscr(root, {TEST[0]: [77]}, sources)
     assert len(SEN12MSCR(root, "test")) == 21
     patch_path(root, TEST[0], "s1", 77).unlink()
     with pytest.warns(AttcrWarning, match=r"1 patches lack one of s1, s2_cloudy, s2 .*ROIs1158_spring/31"):
         assert len(SEN12MSCR(root, "test")) == 20
-
-
-def test_a_damaged_index_is_made_anew(root: Path) -> None:
-    (root / INDEX).write_text("{")
-    assert len(SEN12MSCR(root, "test")) == 20
-    assert len(json.loads((root / INDEX).read_text())["regions"]) == 10
-
-
-def test_where_the_root_cannot_be_written_the_index_goes_to_the_cache_folder(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    (root / INDEX).mkdir()  # stands for a root that cannot be written, also where tests run as root
-    assert len(SEN12MSCR(root, "test")) == 20
-    assert len(list((tmp_path / "cache" / "attcr").glob(f"*{INDEX}"))) == 1
-    monkeypatch.setattr(module.PatchIndex, "_scan", lambda *_: pytest.fail("listed again"))
-    assert len(SEN12MSCR(root, "test")) == 20
 
 
 def test_8_workers_read_every_file_once(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,11 +135,11 @@ def test_8_workers_read_every_file_once(root: Path, tmp_path: Path, monkeypatch:
     assert len(lines) == len(set(lines)) == 60
 
 
-def test_a_worker_that_is_spawned_takes_the_index_along(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_is_spawned_takes_the_list_along(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = SEN12MSCR(root, "test")
     assert len(data) == 20
     sent = pickle.dumps(data)
-    monkeypatch.setattr(module, "PatchIndex", lambda _: pytest.fail("indexed again"))
+    monkeypatch.setattr(module, "find_patches", lambda *_: pytest.fail("listed again"))
     assert pickle.loads(sent)[3]["name"] == data.names[3]
 
 
@@ -179,7 +161,7 @@ def test_real_samples_in_the_published_layout(shared_data: Path, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_an_index_of_all_122218_patches_is_quick_and_small(tmp_path: Path, sources: dict[str, Path]) -> None:
+def test_a_list_of_all_122218_patches_is_quick_and_small(tmp_path: Path, sources: dict[str, Path]) -> None:
     count = 122_218
     numbers = {region: range(count // 175 + (at < count % 175)) for at, region in enumerate(EVERY)}
     for kind in KINDS:  # a file may have 65,000 links on ext4
@@ -191,16 +173,11 @@ def test_an_index_of_all_122218_patches_is_quick_and_small(tmp_path: Path, sourc
                 sources[kind].write_bytes(b"")
         make_sen12mscr(tmp_path / "root", {region: numbers[region]}, sources)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    times = []
-    for _ in range(2):
-        start = time.perf_counter()
-        sets = [SEN12MSCR(tmp_path / "root", part) for part in ("train", "val", "test")]
-        assert sum(map(len, sets)) == count
-        times.append(time.perf_counter() - start)
+    start = time.perf_counter()
+    sets = [SEN12MSCR(tmp_path / "root", part) for part in ("train", "val", "test")]
+    assert sum(map(len, sets)) == count
+    seconds = time.perf_counter() - start
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    size = (tmp_path / "root" / INDEX).stat().st_size / 2**20
     sent = max(len(pickle.dumps(data)) for data in sets) / 2**20
-    print(f"\nfirst {times[0]:.2f} s, again {times[1]:.3f} s, {grown:.0f} MB")
-    print(f"index file {size:.1f} MB, sent to a spawned worker {sent:.1f} MB")
-    assert times[1] < times[0]
+    print(f"\nlisted in {seconds:.2f} s, {grown:.0f} MB, sent to a spawned worker {sent:.1f} MB")
     assert grown < 200

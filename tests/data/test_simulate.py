@@ -1,4 +1,3 @@
-import pickle
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +8,9 @@ import torch
 from torch import Tensor
 
 from attcr.bands.spec import RICE2, SEN12MSCR, TRUE_COLOUR, InputSpec, Slot
-from attcr.data import PairedAugment, PairFolder
-from attcr.data import pairs as pairs_module
-from attcr.data.simulate import THICK_CLOUD, THIN_VEIL, CloudKind, SimulateClouds, _broken, simulate_clouds
-from attcr.data.transforms import Chain
+from attcr.data import PairFolder
+from attcr.data.simulate import THICK_CLOUD, THIN_VEIL, CloudKind, _broken, cover, simulate_clouds
 from attcr.errors import ConfigError, ShapeError
-from fakes import make_pairs
 
 
 def seeded(seed: int) -> torch.Generator:
@@ -130,29 +126,11 @@ def test_a_kind_with_a_range_that_cannot_be_is_refused() -> None:
         replace(THICK_CLOUD, thickness=(5.0, 2.0))
 
 
-def test_as_a_transform_it_makes_pairs_of_clear_images_read_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_pairs(tmp_path, ("cloud", "label"), ["1", "2"])
-    read, count = pairs_module.read_image, []
-    monkeypatch.setattr(pairs_module, "read_image", lambda path: count.append(path) or read(path))
-    chain = Chain(PairedAugment(16, generator=seeded(1)), SimulateClouds(generator=seeded(2)))
-    data = PairFolder(tmp_path / "label", tmp_path / "label", pickle.loads(pickle.dumps(Chain())))
-    assert torch.equal(data[0]["inputs"], data[0]["clear"])
-    count.clear()
-    data.transform = chain
-    item = data[0]
-    assert len(count) == 1
-    assert item["inputs"].shape == item["clear"].shape == (3, 16, 16)
-    assert not torch.equal(item["inputs"], item["clear"])
-    assert item["clear"].min() >= 0
-
-
 def test_planes_that_are_no_bands_stay_as_they_are() -> None:
     clear = ground(13) * 5
     inputs = torch.cat([torch.full((2, 64, 64), 1.5), clear])
-    simulate = SimulateClouds(generator=seeded(0), spec=SEN12MSCR)
-    covered = simulate({"inputs": inputs, "clear": clear, "masks": {}, "name": "x"})
+    cloudy = simulate_clouds(clear, THICK_CLOUD, generator=seeded(0), spec=SEN12MSCR).cloudy
+    covered = cover({"inputs": inputs, "clear": clear, "masks": {}, "name": "x"}, cloudy, SEN12MSCR)
     assert torch.equal(covered["inputs"][:2], inputs[:2])
     assert (covered["inputs"][2:] != clear).any()
     assert torch.equal(inputs[2:], clear)

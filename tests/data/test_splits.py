@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tools.audit.listing import shared_names, substring_leaks
+from tools.audit.splits import hold_out
 
-from attcr.data.splits import PARTS, hold_out, load_split, shared_names, shipped_splits, substring_leaks
+from attcr.data.splits import PARTS, load_split, shipped_splits
 from attcr.errors import ConfigError
 
 SIZES = {
@@ -90,7 +92,7 @@ def test_hold_out_keeps_groups_whole_and_does_not_depend_on_their_order() -> Non
 @pytest.mark.slow
 def test_the_shipped_lists_are_made_from_the_published_ones(shared_data: Path, tmp_path: Path) -> None:
     repository = Path(__file__).parents[2]
-    command = [sys.executable, "-m", "tools.splits", str(shared_data), str(tmp_path)]
+    command = [sys.executable, "-m", "tools.audit.splits", str(shared_data), str(tmp_path)]
     subprocess.run(command, cwd=repository, env=os.environ | {"PYTHONPATH": "src"}, check=True)
     for dataset in shipped_splits():
         shipped = repository / "src" / "attcr" / "data" / "splits" / f"{dataset}.json"

@@ -53,7 +53,7 @@ def progress(done, total):
         os.kill(os.getpid(), signal.SIGKILL)
 
 data, weights, out = sys.argv[1:]
-evaluate(open_benchmark("pairs", data), [method_from_weights(weights)], ["att-cr", "half"], out, progress=progress)
+evaluate(open_benchmark("pairs", data), [method_from_weights(weights)], ["att-cr", "cmnet-y"], out, progress=progress)
 """
 
 
@@ -99,7 +99,7 @@ def test_the_report_holds_the_protocols_own_means_and_one_row_per_image(root: Pa
 def test_a_killed_run_goes_on_and_gives_the_same_bytes(root: Path, tmp_path: Path) -> None:
     whole, broken, weights = tmp_path / "whole", tmp_path / "broken", tmp_path / "tiny.safetensors"
     save_model(ATTCR(ATTCRConfig.preset("tiny")), weights, spec=TRUE_COLOUR)
-    evaluate(open_benchmark("pairs", root), [method_from_weights(weights)], ["att-cr", "half"], whole)
+    evaluate(open_benchmark("pairs", root), [method_from_weights(weights)], ["att-cr", "cmnet-y"], whole)
     command = [sys.executable, "-c", KILLED_AT_5, str(root), str(weights), str(broken)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     killed = subprocess.run(command, env=environment, check=False)
@@ -114,7 +114,7 @@ def test_a_killed_run_goes_on_and_gives_the_same_bytes(root: Path, tmp_path: Pat
     def progress(done: int, total: int) -> None:
         scored.append(done)
 
-    evaluate(open_benchmark("pairs", root), methods, ["att-cr", "half"], broken, progress=progress)
+    evaluate(open_benchmark("pairs", root), methods, ["att-cr", "cmnet-y"], broken, progress=progress)
     assert scored == [5, 6, 7, 8]
     assert contents(broken) == contents(whole)
 
@@ -122,7 +122,7 @@ def test_a_killed_run_goes_on_and_gives_the_same_bytes(root: Path, tmp_path: Pat
 def test_a_folder_of_another_evaluation_is_refused_with_what_differs(root: Path, tmp_path: Path) -> None:
     evaluate(open_benchmark("pairs", root), [COPY], ["att-cr"], tmp_path)
     with pytest.raises(ConfigError, match="differs in its methods and protocols: give another folder"):
-        evaluate(open_benchmark("pairs", root), [HALF_CLEARED], ["half"], tmp_path)
+        evaluate(open_benchmark("pairs", root), [HALF_CLEARED], ["cmnet-y"], tmp_path)
     rows = (tmp_path / "rows.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "rows.jsonl").write_text(rows[0] + rows[2] + rows[1])
     with pytest.raises(DataError, match="not hold the images in their order"):
@@ -250,14 +250,14 @@ def test_thirteen_bands_are_scored_as_digital_numbers_over_10000(tmp_path: Path)
 def test_the_papers_row_stands_beside_ours_with_a_note_where_the_split_differs(root: Path, tmp_path: Path) -> None:
     folder = PairFolder(root / "cloudy", root / "clear")
     report = evaluate(
-        Benchmark(folder, DATASETS["rice2"], "val", "0"), [COPY], ["att-cr", "half", "att-cr-sen12"], tmp_path
+        Benchmark(folder, DATASETS["rice2"], "val", "0"), [COPY], ["att-cr", "cmnet-y", "att-cr-sen12"], tmp_path
     )
     text = (tmp_path / "report.md").read_text()
     assert "| ATT-CR (paper) | 36.72 | 0.9183 | 0.0149 | 1.160 |" in text
     notes = " ".join(report["protocols"]["att-cr"]["notes"])
     for expected in ("test part; this is val", "another split", "512x512; these are 32x32"):
         assert expected in notes
-    assert report["protocols"]["half"]["paper"] is None
+    assert report["protocols"]["cmnet-y"]["paper"] is None
     assert report["protocols"]["att-cr-sen12"]["notes"] == [
         "the protocol was published for 13 bands; these images have 3."
     ]

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attcr.bands.spec import TRUE_COLOUR
-from attcr.predict.predictor import NEIGHBOURHOOD, Float32, as_a_veil, eight_views
+from attcr.bands.spec import TRUE_COLOUR, Slot
+from attcr.predict.predictor import NEIGHBOURHOOD, Float32, as_a_veil, eight_views, run_padded
+from attcr.weights import WeightsHeader
 
 VEIL = replace(TRUE_COLOUR, only_light=True)
 
@@ -15,6 +16,14 @@ def images(change: list[float], size: int = 16) -> tuple[np.ndarray, np.ndarray]
     """Give an image and it changed by so much in red, green and blue."""
     x = np.random.default_rng(0).random((2, 3, size, size + 4), np.float32)
     return x, x + np.float32(change)[:, None, None]
+
+
+def test_a_change_is_added_to_the_planes_that_the_network_says_and_padding_goes() -> None:
+    spec = replace(TRUE_COLOUR, slots=(Slot("sar:vv"), *TRUE_COLOUR.slots))
+    header = WeightsHeader("attcr", {"residual": [1, 2, 3]}, spec, {})
+    x = np.random.default_rng(0).random((2, 4, 9, 14), np.float32)
+    y = run_padded(x, header, lambda seen: np.full((2, 3, *seen.shape[2:]), 0.25, np.float32))
+    np.testing.assert_array_equal(y, x[:, 1:] + np.float32(0.25))
 
 
 def test_eight_views_see_every_flip_and_turn_and_come_back() -> None:

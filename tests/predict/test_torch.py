@@ -50,6 +50,14 @@ def test_weights_by_name_give_what_the_module_gives() -> None:
     assert predictor.identity["dtype"] == "float32"
 
 
+def test_threads_are_set_where_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", heard.append)
+    open_predictor(Half())
+    open_predictor(Half(), threads=3)
+    assert heard == [3]
+
+
 def test_what_computes_and_how_is_part_of_the_identity() -> None:
     module = Half().eval()
     one, other = open_predictor(module), open_predictor(module, dtype="bfloat16")

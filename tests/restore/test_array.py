@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import rasterio
 import torch
+from benchmarks.paper.official import convert_official
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -26,7 +27,6 @@ from attcr.restore.options import DEFAULTS
 from attcr.restore.walk import LOW_CONFIDENCE, NODATA, ORIGINAL, UNDER_THICK, UNDER_THIN
 from attcr.scenes.tiles import grid
 from attcr.weights import load_model
-from attcr.weights.official import convert_official
 from fake_scenes import SENSORS, Counting, Same, Smooth, by_position, noise, same_bits, smooth_picture
 
 
@@ -233,7 +233,7 @@ def test_the_digest_tells_apart_what_decides_the_result_and_only_that() -> None:
         RestoreOptions(tile=128), RestoreOptions(overlap=8), RestoreOptions(dtype="bfloat16"),
         RestoreOptions(dtype="float32"), RestoreOptions(sensor="rgb8"), RestoreOptions(bands=("1", "2", "3")),
         RestoreOptions(mask="auto"),
-        RestoreOptions(dilate=1), RestoreOptions(feather=1), RestoreOptions(sar="x.tif"),
+        RestoreOptions(dilate=1), RestoreOptions(feather=1), RestoreOptions(radar="x.tif"),
         RestoreOptions(nodata=0), RestoreOptions(confidence=True), RestoreOptions(sensor=SENSORS["uint16"]),
         RestoreOptions(sensor=SENSORS["int16"]), plain,
     ]  # fmt: skip
@@ -380,12 +380,14 @@ def test_a_changed_default_is_counted() -> None:
         "backend": "auto",
         "sensor": None,
         "bands": None,
+        "bbox": None,
+        "aoi": None,
         "mask": None,
         "ground": "scene",
         "unseen": "keep",
         "dilate": 8,
         "feather": 8,
-        "sar": None,
+        "radar": None,
         "nodata": None,
         "references": (),
         "reference_mask": None,

@@ -161,6 +161,20 @@ def test_a_scene_that_is_a_mixture_of_two_dates_is_filled_from_both_together(pla
     assert same_bits(read(swapped.dates), read(result.dates))
 
 
+def test_three_dates_are_mixed_where_the_scene_is_of_all_three(place: Place) -> None:
+    seen = [shrunk(place.fine), *(ground(HEIGHT, WIDTH, seed=seed) for seed in (9, 10))]
+    place.truth = np.mean(seen, axis=0, dtype=np.float32)
+    cloudy = scene(place.folder / "S2_20200701.tif", numbers(np.where(place.gap, 0.8, place.truth)))
+    dates = [
+        scene(place.folder / f"S2_2020070{day}.tif", numbers(values))
+        for day, values in zip((3, 5, 7), seen, strict=True)
+    ]
+    result = restore_scene(cloudy, place.folder / "out.tif", "none", options=classical(place, *dates))
+    assert [one["method"] for one in result.references] == ["joint"] * 3
+    assert (read(result.dates)[2][place.gap] == 3).all()
+    assert place.error(result.target) < 5e-4
+
+
 def test_a_date_that_shows_another_place_is_not_mixed_in(place: Place) -> None:
     cloudy, both = mixture(place)
     other = scene(place.folder / "S2_20200702.tif", numbers(ground(HEIGHT, WIDTH, seed=77)))
@@ -475,7 +489,7 @@ def test_gaps_grow_into_haze_that_a_product_mask_missed_and_a_mask_of_ones_own_i
 def test_everything_is_closed_where_a_later_step_refuses(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, references: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(attcr.restore.scene, "MEMORY_LIMIT", 1)
+    monkeypatch.setattr(attcr.restore.scene, "MEMORY_SHARE", 1e-9)
     before = {path.resolve() for path in Path("/proc/self/fd").iterdir()}
     named = [getattr(place, name, tmp_path / name) for name in references]
     with pytest.raises(SceneError, match=r"smaller `tile`|nowhere does not exist") as error:

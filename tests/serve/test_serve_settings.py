@@ -79,7 +79,7 @@ def test_the_process_takes_every_option_but_those_of_the_operator() -> None:
         ("batch", {"type": "integer", "default": 1, "minimum": 1, "maximum": 32}),
         ("sensor", {"type": "string", "enum": list(SENSORS)}),
         ("unseen", {"type": "string", "enum": ["keep", "fill", "nodata"], "default": "keep"}),
-        ("sar", {"oneOf": [UPLOAD, LINK]}),
+        ("radar", {"oneOf": [UPLOAD, LINK]}),
         ("references", {"type": "array", "items": REFERENCE, "maxItems": 16, "default": []}),
         (
             "bands",

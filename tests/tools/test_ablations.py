@@ -7,13 +7,13 @@ from typing import Any, get_args
 import pytest
 import torch
 from benchmarks.paper.ablations import Ablation, AblationConfig, Kind, Replacement
+from benchmarks.paper.complexity import measure
 from torch import Tensor
 
 from attcr.bands.spec import RICE2
 from attcr.errors import ConfigError
 from attcr.networks import build_network
 from attcr.networks.attcr import ATTCR, ATTCRConfig, Attention
-from attcr.networks.complexity import measure
 from attcr.weights import load_model, read_header, save_model
 
 KINDS = get_args(Kind)

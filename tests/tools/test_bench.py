@@ -12,12 +12,12 @@ import pytest
 import torch
 from benchmarks.paper import bench
 from benchmarks.paper.bench import BenchOptions, Contender, Measured, open_contender, run_bench, without_product
+from benchmarks.paper.complexity import measure
 from benchmarks.paper.restormer import RestormerConfig
 
 from attcr.errors import ConfigError
 from attcr.networks import build_network
 from attcr.networks.attcr import ATTCRConfig
-from attcr.networks.complexity import measure
 from attcr.ops import operator_name
 from small_networks import save_small
 

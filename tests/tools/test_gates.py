@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from benchmarks.paper.ablations import AblationConfig
+from benchmarks.paper.official import convert_official
 from PIL import Image
 from tools.figures import gates
 from tools.figures.gates import GateTrace, StageGate, draw_gates, save_one_channel, trace_files, trace_gates
@@ -17,7 +18,6 @@ from attcr.errors import ConfigError, DataError
 from attcr.networks import build_network
 from attcr.networks.attcr import ATTCR, ATTCRConfig
 from attcr.weights import save_model
-from attcr.weights.official import convert_official
 from fakes import fake_image
 
 TINY = {"dim": 8, "blocks": (1, 2, 1, 1, 1), "heads": (2, 2, 4, 2, 2)}

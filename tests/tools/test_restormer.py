@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from benchmarks.paper.complexity import measure
 from benchmarks.paper.restormer import ChannelAttention, Restormer, RestormerConfig
 
 from attcr.errors import ConfigError, ShapeError
-from attcr.networks.complexity import measure
 
 
 def test_parameters_and_multiply_adds_are_the_paper_s() -> None:

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from benchmarks.paper.complexity import measure
 from benchmarks.paper.import_spagan import import_spagan
+from benchmarks.paper.official import convert_official
 from benchmarks.paper.spagan import Neighbours, SpAGAN, SpAGANConfig
 
 from attcr.data import DATASETS, RICE2
 from attcr.errors import ConfigError, ShapeError, WeightsError
 from attcr.evaluate.protocols import psnr
-from attcr.networks.complexity import measure
 from attcr.weights import load_model, read_header
-from attcr.weights.official import convert_official
 
 WIDTH = 32
 UNUSED = 32 * 32 * 9 + (32 * 16 * 9 + 16) + (16 * 16 * 9 + 16) + (16 * 4 + 4)

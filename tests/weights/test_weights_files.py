@@ -18,6 +18,7 @@ from attcr.errors import ConfigError, WeightsError
 from attcr.files import sha256
 from attcr.networks.attcr import ATTCR, ATTCRConfig
 from attcr.weights import files, load_model, read_header, read_metadata, save_model
+from attcr.weights.files import _refuse_absurd
 
 SMALL = ATTCRConfig(dim=8, blocks=(1, 1, 1, 1, 1), heads=(2, 2, 2, 2, 2))
 
@@ -119,7 +120,7 @@ def test_what_torch_saved_is_told_as_pickled(tmp_path: Path, protocol: int) -> N
 
 def test_a_safetensors_file_of_others_is_refused_with_the_remedy(tmp_path: Path) -> None:
     safetensors.torch.save_file({"x": torch.zeros(1)}, tmp_path / "x.safetensors")
-    with pytest.raises(WeightsError, match="attcr convert"):
+    with pytest.raises(WeightsError, match=r"benchmarks\.paper convert"):
         load_model(tmp_path / "x.safetensors")
 
 
@@ -293,3 +294,16 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
     done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) <= 3 * size
+
+
+def test_a_config_asks_for_no_more_of_anything_than_the_file_has_numbers() -> None:
+    shapes = {"a": (10, 99), "b": (10,)}
+    _refuse_absurd({"dim": 1000, "blocks": [1, 1], "kind": "x"}, shapes)
+    for config, message in (
+        ({"dim": 1001}, "asks for 1001 of something, and the file has 1000 numbers"),
+        ({"scales": [[1, 3], [1, 1001]]}, "asks for 1001"),
+        ({"blocks": [1, 2]}, "asks for 3 blocks, and the file has 2 tensors"),
+        ({"heads": [1] * 103}, "more than 102 values"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            _refuse_absurd(config, shapes)

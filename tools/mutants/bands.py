@@ -225,4 +225,34 @@ MUTANTS = [
         ("any-names", "{name.lower() for name in names} <= colours", "{name.lower() for name in names} != colours"),
         ("any-product", "and not _products(hints, (), lambda: False)", ""),
     ),
+    *of(
+        "bands/spec.py",
+        ("tests/bands/test_spec.py",),
+        (
+            "another-span",
+            "if (there.low, there.high, there.span) != (slot.low, slot.high, slot.span):",
+            "if (there.low, there.high) != (slot.low, slot.high):",
+        ),
+        (
+            "farthest-wavelength",
+            "places[i] = min(near, key=lambda at: apart[at], default=None)",
+            "places[i] = max(near, key=lambda at: apart[at], default=None)",
+        ),
+    ),
+    *of(
+        "bands/spec.py",
+        ("tests/test_notebook.py",),
+        (
+            "blue-green-red",
+            "[list(names).index(name) for name in RGB]",
+            "[list(names).index(name) for name in reversed(RGB)]",
+        ),
+    ),
+    *of(
+        "bands/sensors.py",
+        ("tests/bands/test_sensors.py",),
+        ("nearly-all-below-0", "< 0)) > 0.5:", "< 0)) > 0.95:"),
+        ("rounded-down", "np.clip(np.rint(values), info.min", "np.clip(values, info.min"),
+        ("floats-to-100", "if plain and top > 10:", "if plain and top > 100:"),
+    ),
 ]

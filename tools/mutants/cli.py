@@ -17,7 +17,7 @@ MUTANTS = [
         ("json-is-not-alone", "if not (self.quiet or self.as_json):", "if not self.quiet:"),
         ("a-switch-takes-a-value", "value is None or is_switch", "value is None"),
         ("settings-are-flags", "if fleet and name not in _OTHERS:", "if not fleet and name not in _OTHERS:"),
-        ("flags-by-name", 'option.flags[0] if option else f"--{name}"', 'f"--{name}"'),
+        ("flags-by-name", 'option.flags[0] if option else f"', 'f"'),
         ("a-flag-takes-true", "(option.switch or option.kind is bool)", "option.switch"),
     ),
     *of(
@@ -44,8 +44,8 @@ MUTANTS = [
         ("numbers-are-text", "if one in kinds), str)", "if one not in kinds), str)"),
     ),
     *of(
-        "cli/networks.py",
-        ("tests/test_cli.py::test_info_prints_both_counts",),
+        "../../benchmarks/paper/commands.py",
+        ("tests/tools/test_paper_commands.py::test_info_prints_both_counts",),
         ("decimal-megabytes", "cost.inference_bytes / 2**20", "cost.inference_bytes / 10**6"),
         ("decimal-megabytes-to-train", "cost.training_bytes / 2**20", "cost.training_bytes / 10**6"),
     ),
@@ -57,5 +57,21 @@ MUTANTS = [
         ("training-shares", 'command[0] != "train"', 'command[0] == "train"'),
         ("memory-not-kept", "mallopt(number, value)", "pass"),
         ("allocator-of-the-user", "or any(name in environment for name in KEPT)", ""),
+    ),
+    *of(
+        "cli/voice.py",
+        ("tests/cli/test_voice.py",),
+        ("time-left-of-all", "elapsed / done * (total - done)", "elapsed / total * (total - done)"),
+        ("silent-at-once", "min(2 * self._pause, LONGEST_SILENCE)", "max(2 * self._pause, LONGEST_SILENCE)"),
+    ),
+    *of(
+        "cli/scenes.py",
+        ("tests/test_cli_restore.py::test_what_to_try_is_said_where_nothing_was_found_or_little_is_sure",),
+        ("a-quarter-is-most", "elif 2 * pixels[LOW_CONFIDENCE] > changed:", "elif pixels[LOW_CONFIDENCE] > changed:"),
+    ),
+    *of(
+        "cli/fleet.py",
+        ("tests/cli/test_arguments.py::test_a_tally_is_told_with_what_was_there_before",),
+        ("found-is-not-told", "done = tally.done + tally.found + tally.skipped", "done = tally.done + tally.skipped"),
     ),
 ]

@@ -4,6 +4,17 @@ from .mutant import of
 
 MUTANTS = [
     *of(
+        "../../benchmarks/paper/protocols.py",
+        ("tests/tools/test_paper_protocols.py",),
+        ("half-rounds", "np.floor((matlab_half", "np.round((matlab_half"),
+        ("half-mirrored-otherwise", 'mode="symmetric"', 'mode="reflect"'),
+        ("aliased", "antialias=True", "antialias=False"),
+        ("half-bilinear", '"bicubic")', '"bilinear")'),
+        ("half-grey", "[0.298912, 0.586611, 0.114478]", "[0.298912, 0.114478, 0.586611]"),
+        ("aca-window", "[:, 64:192, 64:192]", "[:, 60:188, 64:192]"),
+        ("aca-bicubic", '"bilinear")', '"bicubic")'),
+    ),
+    *of(
         "evaluate/protocols.py",
         ("tests/evaluate/test_protocols.py",),
         (
@@ -52,13 +63,6 @@ MUTANTS = [
         ("luma-weights", "[65.481, 128.553, 24.966]", "[65.481, 128.553, 25.966]"),
         ("luma-from-0", "/ 255 + 16).round()", "/ 255).round()"),
         ("luma-not-8-bit", ".clip(0, 1) * 255).round()", ".clip(0, 1) * 255)"),
-        ("half-rounds", "np.floor((matlab_half", "np.round((matlab_half"),
-        ("half-mirrored-otherwise", 'mode="symmetric"', 'mode="reflect"'),
-        ("aliased", "antialias=True", "antialias=False"),
-        ("half-bilinear", '"bicubic")', '"bilinear")'),
-        ("half-grey", "[0.298912, 0.586611, 0.114478]", "[0.298912, 0.114478, 0.586611]"),
-        ("aca-window", "[:, 64:192, 64:192]", "[:, 60:188, 64:192]"),
-        ("aca-bicubic", '"bilinear")', '"bicubic")'),
         (
             "standard-peak",
             "peak_signal_noise_ratio(p, r, data_range=1.0)",
@@ -239,5 +243,24 @@ MUTANTS = [
         ("worse-is-better", "if after < before]", "if after > before]"),
         ("paper-of-any-protocol", "and data.protocol == self.name", ""),
         ("size-of-the-paper", "if sizes != [", "if sizes == ["),
+    ),
+    *of(
+        "evaluate/rows.py",
+        ("tests/evaluate/test_rows.py",),
+        ("nine-in-ten", "np.percentile(means, [2.5, 97.5])", "np.percentile(means, [5, 95])"),
+    ),
+    *of(
+        "evaluate/moved.py",
+        ("tests/evaluate/test_moved.py",),
+        ("rims-are-scored", "classes[near & ~thin & ~thick] = NOT_SCORED", "pass"),
+    ),
+    *of(
+        "evaluate/gaps.py",
+        ("tests/evaluate/test_gaps.py",),
+        (
+            "one-side-is-whole",
+            "if any((~one).mean() > MOST_BLANK for one in whole):",
+            "if all((~one).mean() > MOST_BLANK for one in whole):",
+        ),
     ),
 ]

@@ -134,4 +134,31 @@ MUTANTS = [
         ("the-run-is-forgotten", "replace(options, **changed)", "replace(RestoreOptions(), **changed)"),
         ("machines-that-differ", 'if changed.get("dtype") == "auto":', "if False:"),
     ),
+    *of(
+        "fleet/manifest.py",
+        ("tests/fleet/test_manifest.py",),
+        ("refused-has-one-key", 'told.append(f"refused: {self.problem}")', "pass"),
+        ("coarsest-asset", "megapixels = max(pixels) / 1e6", "megapixels = min(pixels) / 1e6"),
+    ),
+    *of(
+        "fleet/fetch.py",
+        ("tests/fleet/test_fetch.py",),
+        ("room-without-end", "room -= size", "room -= 0"),
+    ),
+    *of(
+        "fleet/plan.py",
+        ("tests/fleet/test_plan.py",),
+        ("sizes-of-the-sample", "megapixels + unsized * (sum(sizes)", "megapixels + len(sizes) * (sum(sizes)"),
+    ),
+    *of(
+        "fleet/ledger.py",
+        ("tests/fleet/test_ledger.py",),
+        ("deaths-are-kept", "lost.pop(key, None)", "pass"),
+        ("found-is-not-done", "every = np.union1d(restored, found)", "every = restored"),
+    ),
+    *of(
+        "fleet/store.py",
+        ("tests/fleet/test_store.py",),
+        ("others-may-write", "if not ours or found.st_mode & 0o022:", "if not ours:"),
+    ),
 ]

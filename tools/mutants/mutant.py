@@ -10,7 +10,7 @@ class Mutant:
     id: str
     """The file without its ending, a colon, and a few words."""
     file: str
-    """Where it is made, below src/attcr."""
+    """Where it is made, from src/attcr on."""
     old: str
     """Text that is there exactly once."""
     new: str

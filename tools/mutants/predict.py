@@ -8,6 +8,11 @@ MUTANTS = [
         ("tests/predict/test_predictor.py",),
         ("turns-do-not-come-back", "-turns, (2, 3))", "turns, (2, 3))"),
         ("flips-do-not-come-back", "views.append(back[..., ::-1] if flip else back)", "views.append(back)"),
+        (
+            "change-of-the-first-planes",
+            "y[:, : len(residual)] += x[:, residual]",
+            "y[:, : len(residual)] += x[:, : len(residual)]",
+        ),
         ("four-views", "for flip in (False, True):", "for flip in (False, False):"),
         (
             "raises-all-bands",
@@ -49,6 +54,7 @@ MUTANTS = [
         ("one-identity-for-all-types", '"dtype": dtype,', ""),
         ("any-shape", "if tuple(y.shape) != (x.shape[0], planes, *x.shape[2:]):", "if False:"),
         ("names-do-not-count", "whole.update(name.encode())", "pass"),
+        ("any-threads", "torch.set_num_threads(threads)", "pass"),
     ),
     *of(
         "predict/onnx.py",
@@ -91,5 +97,11 @@ MUTANTS = [
         "predict/export.py",
         ("tests/predict/test_export.py",),
         ("named-though-wrong", "if not error <= TOLERANCE:", "if error > TOLERANCE:"),
+    ),
+    *of(
+        "predict/onnx.py",
+        ("tests/predict/test_onnx.py",),
+        ("twice-as-large", "if len(content) > MOST_BYTES:", "if len(content) > 2 * MOST_BYTES:"),
+        ("norm-of-another-network", "graph.numbers(1e-5, np.float32)", "graph.numbers(1e-3, np.float32)"),
     ),
 ]

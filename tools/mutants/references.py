@@ -189,4 +189,19 @@ MUTANTS = [
         ("rows-of-blocks", "first = -top % step", "first = 0"),
         ("hidden-is-fitted", "self.fit(every, ~here)", "self.fit(every)"),
     ),
+    *of(
+        "references/fill.py",
+        ("tests/references/test_fill.py",),
+        ("errors-weigh-once", "** -PREFERENCE", "** -1"),
+    ),
+    *of(
+        "references/open.py",
+        ("tests/restore/test_filler.py::test_a_reference_under_an_even_veil_is_used_but_for_its_thick_cloud",),
+        ("all-of-it-is-a-veil", "return thin > VEILED * data", "return thin > data"),
+    ),
+    *of(
+        "references/joint.py",
+        ("tests/restore/test_filler.py::test_three_dates_are_mixed_where_the_scene_is_of_all_three",),
+        ("two-at-most", "MOST_TOGETHER = 10", "MOST_TOGETHER = 2"),
+    ),
 ]

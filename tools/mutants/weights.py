@@ -33,6 +33,7 @@ MUTANTS = [
         ),
         ("zip-is-not-pickle", 'return start in (b"PK", ', "return start in ("),
         ("pickle-2", r'b"\x80\x02", ', ""),
+        ("a-thousand-times-larger", "if largest > max(numbers, 1):", "if largest > 1000 * max(numbers, 1):"),
         ("built-before-checked", 'with torch.device("meta"):', 'with torch.device("cpu"):'),
     ),
     *of(

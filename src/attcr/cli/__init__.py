@@ -7,14 +7,14 @@ import typer
 
 from attcr.cli.arguments import Naming, NamingGroup
 from attcr.cli.cubes import cube
-from attcr.cli.data import audit, evaluate
+from attcr.cli.data import evaluate
 from attcr.cli.fleet import fleet
-from attcr.cli.networks import convert, export, info, weights
 from attcr.cli.scenes import demo, restore
 from attcr.cli.serve import serve
 from attcr.cli.threads import keep_memory, spare_the_cores
 from attcr.cli.training import train
 from attcr.cli.voice import exit_code, one_line
+from attcr.cli.weights import export, weights
 from attcr.errors import AttcrError
 from attcr.extras import missing
 from attcr.version import __version__
@@ -45,14 +45,14 @@ def _root(
 
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
-for command in (demo, restore, cube, weights, evaluate, audit, info, convert, export, serve):
+for command in (demo, restore, cube, weights, evaluate, export, serve):
     app.command(cls=Naming)(command)
 app.command(cls=Naming, context_settings=_PASSED_ON, add_help_option=False)(train)
 app.add_typer(fleet, name="fleet")
 
 NO_TORCH = (
     "torch is not installed, and this needs it: pip install torch. `restore`, `fleet`, `serve` and `evaluate` run "
-    "without it, except for the protocols aca-crnet, half and standard."
+    "without it, except for the protocol standard."
 )
 
 

@@ -28,7 +28,6 @@ STAGES = {
     "write": "writing",
     "cube": "filling (blocks)",
     "scenes": "restoring (scenes)",
-    "audit": "looking at images",
     "evaluate": "evaluating (images)",
     "gaps": "filling gaps (windows)",
 }

@@ -1,4 +1,4 @@
-"""Data sets of cloudy and clear images, their splits, simulated cloud, and an audit that finds leaks."""
+"""Data sets of cloudy and clear images, their splits, and simulated cloud."""
 
 from attcr.data.pairs import PairFolder as PairFolder
 from attcr.data.pairs import Sample as Sample
@@ -18,10 +18,5 @@ from attcr.extras import on_first_use
 # These need torch, and `evaluate` reads data where there is none.
 __getattr__ = on_first_use(
     __name__,
-    {
-        "simulate": (
-            *("BROKEN_VEIL", "HAZE", "THICK_CLOUD", "THIN_VEIL", "CloudKind", "SimulateClouds", "simulate_clouds"),
-        ),
-        "transforms": ("Chain", "PairedAugment"),
-    },
+    {"simulate": ("BROKEN_VEIL", "HAZE", "THICK_CLOUD", "THIN_VEIL", "CloudKind", "simulate_clouds")},
 )

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from attcr.bands.sensors import S2_COMMON, S2_L1C_BANDS, SENTINEL2_L1C, SENTINEL2_L2A, Sensor
 from attcr.bands.spec import ANY_BANDS, CLOUDS, InputSpec, band_slots
-from attcr.data.listing import Listing, Lists
 from attcr.data.pairs import Array, Dataset, Sample, Transform, make_sample, read_raster
 from attcr.errors import ConfigError, DataError, DataNotFoundError
 from attcr.extras import needed
@@ -312,8 +311,3 @@ def read_date(path: Path) -> tuple[NDArray[np.float32], list[str]]:
         values = source.read()
         names = [name or "" for name in source.descriptions]
     return (values / (10_000 if values.dtype.kind in "iu" else 1)).astype(np.float32), names
-
-
-def refuse_audit(root: Path, lists: Lists) -> Listing:
-    """Say that pairs of two dates are not audited: there is nothing that is trained on."""
-    raise ConfigError(f"{root}: pairs of two dates have one part, for testing only: there is nothing to audit")

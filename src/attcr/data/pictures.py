@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from attcr.bands.spec import RICE2 as RICE2_SPEC
 from attcr.bands.spec import TRUE_COLOUR, InputSpec
-from attcr.data.listing import Listing, Lists, list_folders
 from attcr.data.pairs import PairFolder, Transform
 from attcr.data.splits import load_split
 from attcr.errors import DataNotFoundError
@@ -52,12 +51,6 @@ class ListedPictures(PairFolder):
     def folder(root: Path, split: str) -> Path:
         """Where the two folders of a part lie."""
         return root
-
-    @classmethod
-    def list_files(cls, root: Path, lists: Lists) -> Listing:
-        """List the images of all parts."""
-        folders = dict.fromkeys(cls.folder(root, split) for split in ("train", "test"))
-        return list_folders([(folder / "cloud", folder / cls.clear) for folder in folders], lists)
 
 
 class RICE1(ListedPictures):

@@ -1,28 +1,21 @@
 """SEN12MS-CR: 256x256 patches of Sentinel-1, cloudy Sentinel-2 and clear Sentinel-2 from 175 regions."""
 
-import json
 import os
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attcr.bands.sensors import SENTINEL2_L1C
 from attcr.bands.spec import SEN12MSCR as SPEC
-from attcr.data.listing import Listing, Lists, PatchNames
 from attcr.data.pairs import Array, Dataset, Sample, Transform, make_sample, read_raster, some
-from attcr.data.splits import PARTS, load_split
+from attcr.data.splits import load_split
 from attcr.errors import ConfigError, DataError, DataNotFoundError, warn
-from attcr.files import cache_folder, write_whole
 
 KINDS = ("s1", "s2_cloudy", "s2")
-INDEX = "attcr-index.json"
 HOW_TO_OBTAIN = (
     "SEN12MS-CR (about 270 GB, CC BY 4.0) is at https://mediatum.ub.tum.de/1554803; unpack its archives in "
     "one folder so that files are at "
@@ -37,72 +30,28 @@ def patch_path(root: Path, region: str, kind: str, patch: int) -> Path:
     return root / f"{season}_{kind}" / f"{kind}_{number}" / f"{season}_{kind}_{number}_p{patch}.tif"
 
 
-class PatchIndex:
-    """Which patches a root holds, by region. A region is listed when first asked for, and remembered on disk.
+def find_patches(root: Path, regions: Sequence[str]) -> tuple[list[NDArray[np.int32]], dict[str, int]]:
+    """Give the numbers of the patches that have all three files, ordered, one array for each region.
 
-    The memory is `ROOT/attcr-index.json`, or a file in the user's cache folder where ROOT cannot be written;
-    an entry is good as long as the region's three folders have the modification times written beside it.
+    The second are the regions of which some patches lack a file, and how many do.
     """
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.incomplete: dict[str, int] = {}
-
-    def patches(self, regions: Sequence[str]) -> list[NDArray[np.int32]]:
-        """Give the numbers of the patches that have all three files, ordered, one array for each region."""
-        known, found, new = self._load(), [], False
-        for region in regions:
-            folders = [patch_path(self.root, region, kind, 0).parent for kind in KINDS]
-            times = [_modified(folder) for folder in folders]
-            entry = known.get(region)
-            if entry is None or entry["modified"] != times:
-                entry = self._scan(region, folders) | {"modified": times}
-                known[region], new = entry, True
-            if entry["incomplete"]:
-                self.incomplete[region] = entry["incomplete"]
-            found.append(np.array(entry["patches"], np.int32))
-        if new:
-            self._save(known)
-        return found
-
-    def _scan(self, region: str, folders: Sequence[Path]) -> dict[str, Any]:
-        season, number = region.split("/")
-        sets = []
-        for kind, folder in zip(KINDS, folders, strict=True):
-            name = re.compile(rf"{season}_{kind}_{number}_p(\d+)\.tif")
-            with os.scandir(folder) as entries:
-                sets.append({int(match[1]) for entry in entries if (match := name.fullmatch(entry.name))})
-        whole = set.intersection(*sets)
-        return {"patches": sorted(whole), "incomplete": len(set.union(*sets)) - len(whole)}
-
-    @property
-    def _files(self) -> list[Path]:
-        of_root = sha256(str(self.root.resolve()).encode()).hexdigest()[:16]
-        return [self.root / INDEX, cache_folder() / f"{of_root}-{INDEX}"]
-
-    def _load(self) -> dict[str, Any]:
-        for file in self._files:
-            with suppress(OSError, ValueError, KeyError, TypeError):  # absent or damaged: it is made again
-                return dict(json.loads(file.read_text())["regions"])
-        return {}
-
-    def _save(self, regions: dict[str, Any]) -> None:
-        for file in self._files:
-            try:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                write_whole(file, json.dumps({"regions": regions}))
-            except OSError:
-                continue
-            return
-        warn(
-            f"the index of {self.root} could be written neither there nor in {self._files[1].parent}: "
-            "it will be made again each time"
-        )
+    found, incomplete = [], {}
+    for region in regions:
+        some = [_numbers(root, region, kind) for kind in KINDS]
+        whole = set.intersection(*some)
+        if missing := len(set.union(*some)) - len(whole):
+            incomplete[region] = missing
+        found.append(np.array(sorted(whole), np.int32))
+    return found, incomplete
 
 
-def _modified(folder: Path) -> int:
+def _numbers(root: Path, region: str, kind: str) -> set[int]:
+    """Give the numbers of a region's files of one kind."""
+    season, number = region.split("/")
+    name, folder = re.compile(rf"{season}_{kind}_{number}_p(\d+)\.tif"), patch_path(root, region, kind, 0).parent
     try:
-        return folder.stat().st_mtime_ns
+        with os.scandir(folder) as entries:
+            return {int(match[1]) for entry in entries if (match := name.fullmatch(entry.name))}
     except OSError as error:
         raise DataNotFoundError(f"looked for the folder {folder}, which is not there. {HOW_TO_OBTAIN}") from error
 
@@ -127,12 +76,10 @@ class SEN12MSCR(Dataset[Sample]):
     @cached_property
     def _patches(self) -> tuple[NDArray[np.int16], NDArray[np.int32]]:
         """Region (place in `regions`) and patch number of each item: 6 bytes, nothing to copy at a fork."""
-        index = PatchIndex(self.root)
-        numbers = index.patches(self.regions)
-        if index.incomplete:
+        numbers, incomplete = find_patches(self.root, self.regions)
+        if incomplete:
             warn(
-                f"{sum(index.incomplete.values())} patches lack one of s1, s2_cloudy, s2 and are left out: "
-                f"{some(index.incomplete)}"
+                f"{sum(incomplete.values())} patches lack one of s1, s2_cloudy, s2 and are left out: {some(incomplete)}"
             )
         regions = np.repeat(np.arange(len(numbers), dtype=np.int16), [len(part) for part in numbers])
         return regions, np.concatenate(numbers)
@@ -181,20 +128,3 @@ def read_patch(path: Path, kind: str) -> Array:
         if empty.any():
             bands[empty] = bands[~empty].mean(dtype=np.float64)
     return bands
-
-
-def list_patches(root: Path, lists: Lists) -> Listing:
-    """List the patches of the regions in the lists."""
-    regions = [region for names in lists.values() for region in names]
-    index = PatchIndex(root)
-    found = index.patches(regions)
-    counts = [len(numbers) for numbers in found]
-    region_of, patches = np.repeat(np.arange(len(regions)), counts), np.concatenate(found)
-    parts = np.repeat([PARTS.index(part) for part, names in lists.items() for _ in names], counts)
-
-    def path(pair: int, side: int) -> Path:
-        kind = ("s2_cloudy", "s2", "s1")[side]
-        return patch_path(root, regions[region_of[pair]], kind, int(patches[pair]))
-
-    names = PatchNames([region.replace("/", "_") for region in regions], region_of, patches)
-    return Listing(names, parts.astype(np.int8), path, 3, index.incomplete)

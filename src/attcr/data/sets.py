@@ -1,4 +1,4 @@
-"""`DATASETS`: each data set by its name, with all that loading, scoring, training and auditing must know of it.
+"""`DATASETS`: each data set by its name, with all that loading, scoring and training must know of it.
 
 A new one is a file that opens it, a list of its parts in `splits/`, and an entry here.
 """
@@ -12,11 +12,10 @@ from pathlib import Path
 from attcr.bands.sensors import PICTURE, RGB, RGB8
 from attcr.bands.spec import CLOUDS, SEN12MSCR, TRUE_COLOUR, InputSpec, band_slots
 from attcr.data import dates, sen12mscr
-from attcr.data.listing import Listing, Lists, list_folders
 from attcr.data.pairs import PairFolder, Samples, Transform
 from attcr.data.pictures import RICE1, RICE2, TCLOUD, ListedPictures
 from attcr.data.splits import PARTS, load_split, names_sha256, shipped_splits
-from attcr.errors import ConfigError, DataNotFoundError
+from attcr.errors import ConfigError
 
 ALL = "all"
 """The part that is everything, of a set without lists."""
@@ -45,8 +44,6 @@ class DataSet:
     """What its samples hold, and so what weights trained on it take and give."""
     opener: Callable[..., Samples]
     """Takes (root, part, transform=..., cache=...)."""
-    files: Callable[[Path, Lists], Listing]
-    """Gives its files under a root, for an audit."""
     obtain: str
     """Where to get it, and the layout under the root."""
     parts: tuple[str, ...] = PARTS
@@ -84,7 +81,7 @@ class DataSet:
         """Whether lists of its parts are shipped."""
         return self.name in shipped_splits()
 
-    def lists(self) -> Lists:
+    def lists(self) -> dict[str, Sequence[str]]:
         """Give the shipped lists by part; none where none are shipped."""
         return {part: load_split(self.name, part).names for part in self.parts} if self.listed else {}
 
@@ -170,21 +167,11 @@ def open_pairs(
     return PairFolder(*sides, transform, names=names, spec=spec, cache=cache)
 
 
-def list_files(data: DataSet, root: Path, lists: Lists) -> Listing:
-    """Give the files of a data set; where its folders are missing, say how to obtain it."""
-    try:
-        return data.files(root, lists)
-    except DataNotFoundError as error:
-        if data.obtain in str(error):
-            raise
-        raise DataNotFoundError(f"{data.name}: {error}. {data.obtain}") from error
-
-
 def _pictures(
     kind: type[ListedPictures], about: str, scores: Mapping[str, float], size: int, split: str = ""
 ) -> DataSet:
     paper = PaperScores(scores, size, split)
-    return DataSet(kind.dataset, about, kind.planes, kind, kind.list_files, kind.obtain, paper=paper)
+    return DataSet(kind.dataset, about, kind.planes, kind, kind.obtain, paper=paper)
 
 
 def _two_dates(name: str, about: str, spec: InputSpec, protocol: str) -> DataSet:
@@ -194,7 +181,6 @@ def _two_dates(name: str, about: str, spec: InputSpec, protocol: str) -> DataSet
         about,
         spec,
         partial(dates.open_dates, name=name),
-        dates.refuse_audit,
         dates.HOW_TO_OBTAIN[name],
         parts=("test",),
         protocol=protocol,
@@ -231,7 +217,6 @@ DATASETS: dict[str, DataSet] = {
             "Sentinel-1 and cloudy Sentinel-2, clear Sentinel-2, 256 px patches",
             SEN12MSCR,
             sen12mscr.open_patches,
-            sen12mscr.list_patches,
             sen12mscr.HOW_TO_OBTAIN,
             protocol="att-cr-sen12",
             levels=10000.0,
@@ -242,7 +227,6 @@ DATASETS: dict[str, DataSet] = {
             "your own 8-bit pictures",
             replace(TRUE_COLOUR, removes=CLOUDS),
             open_pairs,
-            lambda root, lists: list_folders([(root / "cloudy", root / "clear")], lists),
             "ROOT holds two folders, cloudy and clear, with images of equal names",
             parts=(),
         ),
@@ -255,7 +239,6 @@ DATASETS: dict[str, DataSet] = {
             "your own clear dates of one place, to fill gaps from one another",
             dates.L1C_SPEC,
             dates.ClearDates,
-            dates.refuse_audit,
             "ROOT holds a .tif for each date, all on one grid",
             parts=("test",),
             protocol="gap-fill",

@@ -18,7 +18,6 @@ from torch.nn import functional as F
 
 from attcr.bands.spec import TRUE_COLOUR, InputSpec
 from attcr.data.pairs import Sample
-from attcr.data.transforms import WorkerGenerator
 from attcr.errors import ConfigError, ShapeError
 
 ASYMMETRY = 0.85  # of scattering by cloud droplets: most light goes on forward
@@ -116,34 +115,6 @@ def simulate_clouds(
     ground = clear * (sky + (1 - sky) * light)  # (C, H, W)
     seen = white * brightness * reflected + (1 - reflected) ** 2 * ground
     return Simulated(seen.clamp_(0, white), above, light)
-
-
-class SimulateClouds:
-    """A transform of samples that replaces the bands of the input by the clear ones under simulated cloud.
-
-    Each image gets one of `kinds`, all equally likely; every draw comes from `generator`, in workers too. `spec` says
-    what the planes are.
-    """
-
-    def __init__(
-        self,
-        kinds: Sequence[CloudKind] = (THIN_VEIL, THICK_CLOUD),
-        *,
-        generator: torch.Generator,
-        spec: InputSpec = TRUE_COLOUR,
-    ) -> None:
-        if not kinds:
-            raise ConfigError("no kind of cloud was given: give THIN_VEIL, THICK_CLOUD or both")
-        self.kinds = tuple(kinds)
-        self.spec = spec
-        self._source = WorkerGenerator(generator)
-
-    def __call__(self, sample: Sample) -> Sample:
-        """Give the sample with simulated cloud on its clear bands; other planes of the input stay."""
-        generator = self._source.here()
-        kind = self.kinds[int(torch.randint(len(self.kinds), (), generator=generator))]
-        simulated = simulate_clouds(sample["clear"], kind, generator=generator, spec=self.spec)
-        return cover(sample, simulated.cloudy, self.spec)
 
 
 def cover(sample: Sample, cloudy: Tensor, spec: InputSpec) -> Sample:

@@ -1,7 +1,7 @@
 """Which images are train, validation and test: lists shipped as data, each with its sha256."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -51,39 +51,3 @@ def load_split(dataset: str, part: str) -> Split:
             f"{shipped['sha256'][:12]}... is written beside it: the file was changed. Install attcr again"
         )
     return Split(dataset, part, names, found)
-
-
-def hold_out(groups: Sequence[Sequence[str]], every: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Part names in two, (kept, held out): the first of each `every` groups is held out, whole.
-
-    Groups stand in the order of the smallest sha256 of their names, so the outcome depends on nothing else.
-    Images too alike to stand on both sides share a group; every other name is a group of one.
-    """
-    ordered = sorted(groups, key=lambda group: min(sha256(name.encode()).digest() for name in group))
-    held = {name for group in ordered[::every] for name in group}
-    everything = [name for group in groups for name in group]
-    kept = tuple(name for name in everything if name not in held)
-    return kept, tuple(name for name in everything if name in held)
-
-
-def shared_names(parts: Mapping[str, Iterable[str]]) -> dict[tuple[str, str], list[str]]:
-    """Find the names that stand in two parts at once, by pair of parts; whole names are compared."""
-    sets = {part: set(names) for part, names in parts.items()}
-    pairs = [(one, other) for at, one in enumerate(sets) for other in list(sets)[at + 1 :]]
-    return {(one, other): sorted(both) for one, other in pairs if (both := sets[one] & sets[other])}
-
-
-def substring_leaks(parts: Mapping[str, Iterable[str]]) -> dict[tuple[str, str], list[str]]:
-    """Find the names of a part that another would load too if its entries were sought as substrings.
-
-    By (part, other): `ROIs1158_spring/1` is inside `ROIs1158_spring/106`, so a loader that takes every path
-    with train's `spring_s2_1` in it reads test region 106 as train: that is at `("test", "train")`.
-    """
-    lists = {part: list(names) for part, names in parts.items()}
-    leaks = {
-        (part, other): [name for name in names if any(entry in name for entry in entries)]
-        for part, names in lists.items()
-        for other, entries in lists.items()
-        if part != other
-    }
-    return {pair: names for pair, names in leaks.items() if names}

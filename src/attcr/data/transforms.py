@@ -4,44 +4,9 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.utils.data import get_worker_info
 
-from attcr.data.pairs import Sample, Transform
+from attcr.data.pairs import Sample
 from attcr.errors import ShapeError
-
-
-class WorkerGenerator:
-    """A generator that serves in DataLoader workers too, which begin as copies of one another.
-
-    In a worker it is seeded again from its first seed and the worker's own, so that workers do not repeat each
-    other, while a loader with a seeded generator gives the same images again.
-    """
-
-    def __init__(self, generator: torch.Generator) -> None:
-        self._generator = generator
-        self._first_seed = generator.initial_seed()
-        self._worker_seed: int | None = None
-
-    def here(self) -> torch.Generator:
-        """Give the generator to draw from in this process."""
-        worker = get_worker_info()
-        if worker is not None and worker.seed != self._worker_seed:
-            self._worker_seed = worker.seed
-            self._generator.manual_seed((self._first_seed + worker.seed) % 2**63)
-        return self._generator
-
-
-class PairedAugment:
-    """A random crop, flip and quarter turn, the same for all planes; draws come from `generator`."""
-
-    def __init__(self, crop: int | None, *, generator: torch.Generator) -> None:
-        self.crop = crop
-        self._source = WorkerGenerator(generator)
-
-    def __call__(self, sample: Sample) -> Sample:
-        """Augment a sample whose planes are of equal height and width."""
-        generator = self._source.here()
-        return turn_sample(crop_sample(sample, self.crop, generator=generator), generator=generator)
 
 
 def change_planes(sample: Sample, change: Callable[[Tensor], Tensor]) -> Sample:
@@ -94,19 +59,6 @@ def retone(image: Tensor, *, generator: torch.Generator) -> Tensor:
     share = 0.7 * float(torch.rand((), generator=generator))
     colour = torch.rand(len(image), generator=generator)[:, None, None]
     return toned * (1 - share) + colour * share
-
-
-class Chain:
-    """Several transforms of samples, one after the other."""
-
-    def __init__(self, *transforms: Transform) -> None:
-        self.transforms = transforms
-
-    def __call__(self, sample: Sample) -> Sample:
-        """Apply them all, in order."""
-        for transform in self.transforms:
-            sample = transform(sample)
-        return sample
 
 
 def _between(low: float, high: float, generator: torch.Generator) -> float:

@@ -22,7 +22,7 @@ class Entry:
 
 
 NETWORKS: dict[str, Entry] = {"attcr": Entry(ATTCRConfig, ATTCR)}
-"""By the name that weights files, `attcr train --model.network` and `attcr info --network` use."""
+"""By the name that weights files and `attcr train --model.network` use."""
 
 
 def make_config(network: str, settings: Mapping[str, Any]) -> Any:

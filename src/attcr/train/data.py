@@ -15,8 +15,6 @@ from torch.utils.data import DataLoader, Dataset, Sampler, Subset
 from attcr.bands.spec import CLOUDS, InputSpec
 from attcr.data import DataSet, Sample, Samples, clear_s2, find_set
 from attcr.data.clear_s2 import ClearS2
-from attcr.data.dates import refuse_audit
-from attcr.data.listing import list_folders
 from attcr.data.sets import DATASETS, open_pairs
 from attcr.data.simulate import BROKEN_VEIL, HAZE, THICK_CLOUD, cover, simulate_clouds
 from attcr.data.splits import load_split
@@ -30,7 +28,6 @@ SIMULATED = DataSet(
     "clear images of your own, with cloud put on them",
     DATASETS["pairs"].spec,
     partial(open_pairs, folders=("", "")),
-    lambda root, lists: list_folders([(root, root)], lists),
     "ROOT holds clear images",
     parts=(),
 )
@@ -41,7 +38,7 @@ ERROR_LEFT = "error-left"
 
 def _drawn(name: str, about: str, opener: type[ClearS2 | OtherDates], obtain: str) -> DataSet:
     parts = ("train", "val")
-    return DataSet(name, about, opener.spec, opener, refuse_audit, obtain, parts=parts, protocol=ERROR_LEFT)
+    return DataSet(name, about, opener.spec, opener, obtain, parts=parts, protocol=ERROR_LEFT)
 
 
 SOURCES = {
@@ -300,21 +297,25 @@ class PairData(pl.LightningDataModule):
             raise ConfigError(f"clear_share={clear_share} must be at least 0 and below 1")
         self.sources = [replace(source, root=str(Path(root, source.root))) for source in sources]
         self.batch_size, self.crop, self.crop_cycle, self.augment = batch_size, crop, crop_cycle, augment
-        if 0 not in self.crops or 0 not in self.batches:
-            raise ConfigError(f"crop={crop} and batch_size={batch_size}: one does not say what holds from step 0 on")
-        if crop_cycle is not None and crop_cycle <= max(*self.crops, *self.batches):
-            raise ConfigError(
-                f"crop_cycle={crop_cycle} ends before the last crop of {crop} or batch of {batch_size} begins"
-            )
-        if not shrinks or min(shrinks) < 1 or (crop is None and tuple(shrinks) != (1,)):
-            raise ConfigError(
-                f"shrinks={tuple(shrinks)} with crop={crop}: factors of at least 1, and a crop to cut after"
-            )
         self.shrinks = tuple(shrinks)
+        self._check_crops()
         self.clear_share, self.val_crop, self.val_count = clear_share, val_crop, val_count
         self.cache, self.workers, self.seed = cache, workers, seed
         self._train: NumberedPairs | None = None
         self._val: list[Dataset[Sample]] = []
+
+    def _check_crops(self) -> None:
+        crop, batch_size = self.crop, self.batch_size
+        if 0 not in self.crops or 0 not in self.batches:
+            raise ConfigError(f"crop={crop} and batch_size={batch_size}: one does not say what holds from step 0 on")
+        if self.crop_cycle is not None and self.crop_cycle <= max(*self.crops, *self.batches):
+            raise ConfigError(
+                f"crop_cycle={self.crop_cycle} ends before the last crop of {crop} or batch of {batch_size} begins"
+            )
+        if not self.shrinks or min(self.shrinks) < 1 or (crop is None and self.shrinks != (1,)):
+            raise ConfigError(
+                f"shrinks={self.shrinks} with crop={crop}: factors of at least 1, and a crop to cut after"
+            )
 
     @cached_property
     def spec(self) -> InputSpec:

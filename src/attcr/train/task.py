@@ -113,23 +113,12 @@ class RestorationTask(pl.LightningModule):
         """
         super().__init__()
         self.save_hyperparameters()
-        started = None if start_from is None else load_model(start_from)
-        own = started is not None and config is None and network == name_of(started.config)
-        settings = started.config if started is not None and own else make_config(network, config or {})
-        self.network = build_network(settings)
-        if started is not None:
-            if started.config != settings:
-                raise ConfigError(f"start_from={start_from} is of {started.config}; the run's config is {settings}")
-            self.network.load_state_dict(started.state_dict())
+        self.network = _begin(network, config, start_from)
         if zero_output:
             torch.nn.init.zeros_(self.network.get_parameter("output.weight"))
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if checkpoint_blocks:
-            blocks = [module for module in self.network.modules() if isinstance(module, Block)]
-            if not blocks:
-                raise ConfigError(f"checkpoint_blocks has no effect on {network}, which has no blocks: leave it out")
-            for block in blocks:
-                _recompute(block)
+            _recompute_blocks(self.network, network)
         losses: dict[str, Callable[[Tensor, Tensor], Tensor]]
         losses = {"l1": F.l1_loss, "mse": F.mse_loss, "log-mse": _log_mse}
         self.loss, self.spread = losses[loss], spread
@@ -239,6 +228,28 @@ def error_left(out: Tensor, batch: Sample, spec: InputSpec) -> Tensor:
 def _log_mse(restored: Tensor, clear: Tensor) -> Tensor:
     """Mean over images of log(mse + 1e-4): above 40 dB no image draws more than its share."""
     return ((restored - clear).square().mean((1, 2, 3)) + 1e-4).log().mean()
+
+
+def _begin(network: str, config: dict[str, Any] | None, start_from: str | None) -> torch.nn.Module:
+    """Give a network of these settings, with random weights or those that it starts from."""
+    started = None if start_from is None else load_model(start_from)
+    own = started is not None and config is None and network == name_of(started.config)
+    settings = started.config if started is not None and own else make_config(network, config or {})
+    model = build_network(settings)
+    if started is not None:
+        if started.config != settings:
+            raise ConfigError(f"start_from={start_from} is of {started.config}; the run's config is {settings}")
+        model.load_state_dict(started.state_dict())
+    return model
+
+
+def _recompute_blocks(model: torch.nn.Module, name: str) -> None:
+    """Let a network recompute each block in the backward."""
+    blocks = [module for module in model.modules() if isinstance(module, Block)]
+    if not blocks:
+        raise ConfigError(f"checkpoint_blocks has no effect on {name}, which has no blocks: leave it out")
+    for block in blocks:
+        _recompute(block)
 
 
 def _recompute(block: Block) -> None:

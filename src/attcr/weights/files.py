@@ -186,7 +186,7 @@ def _read(path: Path) -> tuple[bytes, dict[str, Any]]:
     if metadata.get("format") != FORMAT or "config" not in metadata or "sha256" not in metadata:
         raise WeightsError(
             f"{path}: a safetensors file, but not saved by attcr (metadata has {sorted(metadata) or 'nothing'}). "
-            "If it is the authors' checkpoint, run: attcr convert IN OUT"
+            "The authors' checkpoints are converted in a checkout: python -m benchmarks.paper convert IN OUT"
         )
     content = path.read_bytes()
     header, data = _parts(content)
@@ -204,7 +204,10 @@ def read_metadata(path: Path) -> dict[str, str]:
         raise WeightsError(f"{path}: cannot be read ({error.strerror or error})") from error
     except SafetensorError as error:
         kind = "a pickled file, which attcr does not load" if _is_pickled(path) else "damaged, or no safetensors file"
-        raise WeightsError(f"{path}: {kind} ({error}). To import a checkpoint run: attcr convert IN OUT") from error
+        raise WeightsError(
+            f"{path}: {kind} ({error}). The authors' checkpoints are converted in a checkout: "
+            "python -m benchmarks.paper convert IN OUT"
+        ) from error
 
 
 def _is_pickled(path: Path) -> bool:

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from typer.testing import CliRunner
+from tools.audit.__main__ import main
+from tools.audit.find import KINDS, Audit, Looks, _mismatched, _runs, audit
+from tools.audit.listing import Listing
+from tools.audit.looks import SYMMETRIES, turn
 
-from attcr.cli import app
 from attcr.data import SEN12MSCR
-from attcr.data.audit import KINDS, Audit, Looks, _mismatched, _runs, audit
-from attcr.data.listing import Listing
-from attcr.data.looks import SYMMETRIES, turn
 from attcr.data.pairs import read_image
 from attcr.data.sen12mscr import patch_path
 from attcr.data.simulate import THIN_VEIL, simulate_clouds
@@ -221,7 +220,9 @@ def test_a_damaged_sar_file_and_an_incomplete_patch_are_found(regions: Path) -> 
     ]
 
 
-def test_the_command_prints_a_table_writes_json_and_a_contact_sheet(root: Path, tmp_path: Path) -> None:
+def test_the_command_prints_a_table_writes_json_and_a_contact_sheet(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     put(root, "e_copy", noise(5)[::-1], "jpg", quality=80)
     files = []
     for part, names in lists(root).items():
@@ -229,21 +230,20 @@ def test_the_command_prints_a_table_writes_json_and_a_contact_sheet(root: Path, 
         file.write_text("".join(f"{name}.png\n" for name in names))
         files += ["--list", f"{part}={file}"]
     out = tmp_path / "out"
-    command = ["audit", "--data", "pairs", "--root", str(root)]
-    run = CliRunner().invoke(app, [*command, *files, "--out", str(out)])
-    assert run.exit_code == 1, run.output
-    assert f"pairs at {root}: 25 pairs" in run.output
-    assert "      2  near " in run.output
-    assert "near: 1 test images have one in train: e_copy" in run.output
+    assert main(["pairs", str(root), *files, "--out", str(out)]) == 1
+    printed = capsys.readouterr().out
+    assert f"pairs at {root}: 25 pairs" in printed
+    assert "      2  near " in printed
+    assert "near: 1 test images have one in train: e_copy" in printed
     report = json.loads((out / "audit.json").read_text())
     assert report["counts"] == {kind: 2 if kind == "near" else 0 for kind in KINDS}
     assert report["findings"][0]["symmetry"] == "flipped top-bottom"
     sheet = np.asarray(Image.open(out / "contact_1.png"))
     assert sheet.std() > 20
     assert not (out / "contact_2.png").exists()
-    run = CliRunner().invoke(app, [*command, "--list", "dev=x"])
-    assert run.exit_code != 0
-    assert "--list takes PART=FILE" in str(run.exception)
+    with pytest.raises(SystemExit):
+        main(["pairs", str(root), "--list", "dev=x"])
+    assert "expected PART=FILE" in capsys.readouterr().err
 
 
 PLANTED: dict[str, Callable[[np.ndarray], tuple[np.ndarray, str, dict[str, int | bool]]]] = {
@@ -371,8 +371,8 @@ def test_the_farthest_neighbour_either_way_is_looked_at_and_none_beyond(
 ) -> None:
     Image.fromarray(noise(0)).save(tmp_path / "any.png")
     listing = Listing([str(n) for n in range(21)], np.zeros(21, np.int8), lambda index, side: tmp_path / "any.png")
-    monkeypatch.setattr("attcr.data.audit.NEIGHBOURS", 4)
-    monkeypatch.setattr("attcr.data.audit.shows_through", lambda *_: 0.9)
+    monkeypatch.setattr("tools.audit.find.NEIGHBOURS", 4)
+    monkeypatch.setattr("tools.audit.find.shows_through", lambda *_: 0.9)
     for partner, kind in ((5, "unconfirmed"), (6, "mismatched"), (14, "mismatched"), (15, "unconfirmed")):
         looks = Looks(21, 2, (0, 1, 2), tmp_path / "thumbnails")
         looks.seen[:], looks.shows[:] = True, 1
@@ -463,7 +463,7 @@ def test_a_copy_is_near_from_the_very_threshold_on(
         "aligned_correlation": lambda *_: value,
     }
     for value in (enough, too_little):
-        monkeypatch.setattr(f"attcr.data.audit.{measure}", shaped[measure])
+        monkeypatch.setattr(f"tools.audit.find.{measure}", shaped[measure])
         found = {image.name for finding in audit("pairs", few, lists=lists(few)).of("near") for image in finding.images}
         assert ("e0" in found) == (value == enough)
 
@@ -478,8 +478,8 @@ def test_images_are_alike_up_to_one_grey_level(few: Path, apart: int, alike: lis
 
 @pytest.mark.parametrize(("shown", "doubtful"), [(0.3, 0), (0.299, 4)])
 def test_a_pair_is_doubtful_below_0_3(few: Path, monkeypatch: pytest.MonkeyPatch, shown: float, doubtful: int) -> None:
-    monkeypatch.setattr("attcr.data.audit.shows_through", lambda *_: np.float32(shown))
-    monkeypatch.setattr("attcr.data.audit._fit_of_blocks", lambda one, other: np.zeros((len(one), len(other))))
+    monkeypatch.setattr("tools.audit.find.shows_through", lambda *_: np.float32(shown))
+    monkeypatch.setattr("tools.audit.find._fit_of_blocks", lambda one, other: np.zeros((len(one), len(other))))
     assert len(audit("pairs", few, lists=lists(few)).of("unconfirmed")) == doubtful
 
 
@@ -491,8 +491,8 @@ def test_a_side_fits_another_pair_from_the_very_thresholds_on(
     few: Path, monkeypatch: pytest.MonkeyPatch, thumbs: float, closer: float, kind: str
 ) -> None:
     first = iter([0.1] * 4)  # each pair by itself; then the closer looks at others
-    monkeypatch.setattr("attcr.data.audit.shows_through", lambda *_: next(first, closer))
-    monkeypatch.setattr("attcr.data.audit._fit_of_blocks", lambda one, other: np.full((len(one), len(other)), thumbs))
+    monkeypatch.setattr("tools.audit.find.shows_through", lambda *_: next(first, closer))
+    monkeypatch.setattr("tools.audit.find._fit_of_blocks", lambda one, other: np.full((len(one), len(other)), thumbs))
     report = audit("pairs", few, lists=lists(few))
     assert {name: len(report.of(name)) for name in ("mismatched", "unconfirmed")} == {
         "mismatched": 4 * (kind == "mismatched"), "unconfirmed": 4 * (kind == "unconfirmed"),

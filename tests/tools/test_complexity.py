@@ -1,9 +1,9 @@
 """The figures of the paper's tables."""
 
 import pytest
+from benchmarks.paper.complexity import measure
 
 from attcr.networks.attcr import ATTCRConfig
-from attcr.networks.complexity import measure
 
 
 @pytest.mark.parametrize(

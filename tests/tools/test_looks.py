@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-
-from attcr.data.looks import (
+from tools.audit.looks import (
     HASH_BITS,
     REACH,
     SYMMETRIES,

@@ -8,6 +8,7 @@ import pytest
 import safetensors
 import safetensors.torch
 import torch
+from benchmarks.paper.official import convert_official, from_official
 from torch import Tensor
 
 import attcr.networks.attcr
@@ -17,7 +18,6 @@ from attcr.files import sha256
 from attcr.networks.attcr import ATTCRConfig
 from attcr.ops import naive_triangular_attention
 from attcr.weights import load_model, read_header
-from attcr.weights.official import convert_official, from_official
 
 
 def read_parity(shared: Path, name: str) -> tuple[dict[str, Tensor], dict[str, Tensor], tuple[int, ...]]:

@@ -1,17 +1,19 @@
-"""Writes the shipped split lists from the published ones: python -m tools.splits SHARED_DATA OUT.
+"""Writes the shipped split lists from the published ones: python -m tools.audit.splits SHARED_DATA OUT.
 
-RICE2's alikes are what `attcr audit` finds on the published lists; the images of the others are not at hand.
+RICE2's alikes are what `python -m tools.audit` finds on the published lists; the images of the others are not at hand.
 """
 
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from attcr.data.audit import audit
-from attcr.data.splits import hold_out, names_sha256
+from attcr.data.splits import names_sha256
+
+from .find import audit
 
 EVERY = 10  # one group in ten of train is validation
 RULE = f"the first of every {EVERY} of train's groups, ordered by the smallest sha256 of their names"
@@ -28,6 +30,19 @@ def write(out: Path, dataset: str, notes: dict[str, Any], parts: dict[str, Seque
         "parts": {part: {"sha256": names_sha256(names), "names": list(names)} for part, names in parts.items()},
     }
     (out / f"{dataset}.json").write_text(json.dumps(content, indent=0) + "\n")
+
+
+def hold_out(groups: Sequence[Sequence[str]], every: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Part names in two, (kept, held out): the first of each `every` groups is held out, whole.
+
+    Groups stand in the order of the smallest sha256 of their names, so the outcome depends on nothing else.
+    Images too alike to stand on both sides share a group; every other name is a group of one.
+    """
+    ordered = sorted(groups, key=lambda group: min(sha256(name.encode()).digest() for name in group))
+    held = {name for group in ordered[::every] for name in group}
+    everything = [name for group in groups for name in group]
+    kept = tuple(name for name in everything if name not in held)
+    return kept, tuple(name for name in everything if name in held)
 
 
 def groups_of(names: Sequence[str], alike: Iterable[tuple[str, str]]) -> list[list[str]]:

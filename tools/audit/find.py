@@ -20,8 +20,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.data.listing import CLEAR_SIDE, CLOUDY_SIDE, SIDES, Listing, Lists
-from attcr.data.looks import (
+from attcr.data.pairs import read_image
+from attcr.data.sets import find_set
+from attcr.data.splits import PARTS, names_sha256
+from attcr.errors import DataError, DataNotFoundError
+
+from .listing import CLEAR_SIDE, CLOUDY_SIDE, SIDES, Listing, Lists, list_files, shared_names, substring_leaks
+from .looks import (
     CELLS,
     SYMMETRIES,
     THUMB,
@@ -41,11 +46,6 @@ from attcr.data.looks import (
     turn,
     turn_hash,
 )  # fmt: skip
-from attcr.data.pairs import read_image
-from attcr.data.sets import find_set, list_files
-from attcr.data.splits import PARTS, names_sha256, shared_names, substring_leaks
-from attcr.errors import DataError, DataNotFoundError
-from attcr.extras import needed
 
 Indices = NDArray[np.int64]
 
@@ -172,11 +172,9 @@ def audit(
     Copies and alikes are sought across parts, and inside them too with `within` or where there is but one.
     `alikes` is how many of them to name for each image, the nearest first; `progress` hears (done, total).
     """
-    with needed():
-        import PIL  # noqa: F401
     root, data = Path(root), find_set(dataset)
     lists = data.lists() if lists is None else lists
-    listing, colours = list_files(data, root, lists), tuple(data.spec.colours)
+    listing, colours = list_files(dataset, root, lists), tuple(data.spec.colours)
     with tempfile.TemporaryDirectory() as scratch:
         looks = Looks(len(listing.names), listing.sides, colours, Path(scratch, "thumbnails"))
         findings = [

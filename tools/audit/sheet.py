@@ -5,14 +5,12 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageDraw
 
-from attcr.data.audit import Audit, Finding, Picture
-from attcr.data.looks import Floats, levels, turn
 from attcr.data.pairs import read_image
-from attcr.extras import needed
 
-with needed():
-    from PIL import Image, ImageDraw
+from .find import Audit, Finding, Picture
+from .looks import Floats, levels, turn
 
 SHOWN = ("exact", "near", "same", "mismatched", "alike")
 TILE, MARGIN, CAPTION = 160, 6, 30
