@@ -19,11 +19,12 @@ from attcr.serve.pool import read_requests, take_stdout
 KEY = "0" * 64
 
 
-def give_back(root: Path, name: str, source: Path) -> None:
+def give_back(root: Path, name: str, sources: list[Path]) -> None:
     """Publish a scene as it came, all of it original, its item last."""
     folder = root / "scenes" / name / KEY[:16]
     folder.mkdir(parents=True, exist_ok=True)
-    files = sorted(source.parent.rglob("*.tif"), key=lambda path: path.name) if source.suffix == ".json" else [source]
+    source = sources[0]
+    files = sorted(source.parent.rglob("*.tif"), key=lambda path: path.name) if source.suffix == ".json" else sources
     planes = []
     for file in files:
         with rasterio.open(file) as scene:
@@ -57,7 +58,8 @@ def give_back(root: Path, name: str, source: Path) -> None:
 
 def run(root: Path, name: str) -> dict[str, Any]:
     folder = root / "inputs" / name
-    source = folder / json.loads((folder / "ready.json").read_bytes())["scene"][0]
+    sources = [folder / place for place in json.loads((folder / "ready.json").read_bytes())["scene"]]
+    source = sources[0]
     told = root / "progress" / f"{name}.json"
     told.with_suffix(".partial").write_text(json.dumps({"stage": "restore", "done": 1, "total": 4}))
     told.with_suffix(".partial").replace(told)
@@ -68,7 +70,7 @@ def run(root: Path, name: str) -> dict[str, Any]:
     if "fail" in source.name:
         return {"status": "quarantined", "error": "SceneError", "message": f"{source} is not to be restored."}
     try:
-        give_back(root, name, source)
+        give_back(root, name, sources)
     except ValueError as error:  # an item without a raster
         return {"status": "quarantined", "error": "SceneError", "message": str(error)}
     return {"status": "done", "seconds": 0.1}

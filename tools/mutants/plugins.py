@@ -7,7 +7,12 @@ MUTANTS = [
         "../../plugins/qgis/attcr_clouds/engine.py",
         ("tests/plugins/test_engine.py",),
         ("stopped-is-an-error", "if ended.stopped or listener.stopped():", "if False:"),
-        ("the-folder-stays", "shutil.rmtree(folder, ignore_errors=True)", "pass"),
+        ("the-folder-stays", "for pause in (0.0, 0.2, 1.0, 3.0):", "for pause in ():"),
+        (
+            "the-internet-is-asked",
+            '["--no-index", "--find-links", wheels] if wheels',
+            '["--find-links", wheels] if wheels',
+        ),
         ("stale-files-stay", "elif path.exists():", "elif False:"),
         ("a-link-to-an-input", "if os.path.realpath(path) in read:", "if str(path) in read:"),
         ("anybodys-files", "if taken and not _is_ours(target):", "if not taken and not _is_ours(target):"),

@@ -2,6 +2,7 @@
 
 from .mutant import of
 
+FAIR = "tests/serve/test_fair.py"
 HOSTILE = "tests/serve/test_hostile.py"
 OUTSIDE = "tests/serve/test_outside.py"
 MUTANTS = [
@@ -67,7 +68,7 @@ MUTANTS = [
     *of(
         "serve/tiles.py",
         (f"{OUTSIDE}::test_nothing_is_shown_of_a_scene_beyond_the_limits",),
-        ("anything-is-shown", '    check_source(source, Limits(**request["limits"]))', "    pass"),
+        ("anything-is-shown", '    check_source(source, sensor, Limits(**request["limits"]))', "    pass"),
     ),
     *of(
         "serve/processes.py",
@@ -113,16 +114,6 @@ MUTANTS = [
     *of(
         "serve/queue.py",
         ("tests/serve/test_queue.py",),
-        (
-            "one-user-after-the-other",
-            "owner, jobs = self._waiting.popitem(last=False)",
-            "owner, jobs = self._waiting.popitem()",
-        ),
-        (
-            "the-same-user-again",
-            "self._waiting[owner] = jobs  # behind the other users",
-            "self._waiting[owner] = jobs; self._waiting.move_to_end(owner, last=False)",
-        ),
         ("turns-of-ended-jobs", "if not job.over and job.id in self._jobs:", "if job.id in self._jobs:"),
         (
             "unfinished-ones-are-old",
@@ -161,5 +152,76 @@ MUTANTS = [
         "serve/limits.py",
         ("tests/serve/test_hostile.py::test_a_redirect_to_another_host_takes_no_password_along",),
         ("password-goes-along", "if urlsplit(onward).netloc != urlsplit(at).netloc:", "if False:"),
+    ),
+    *of(
+        "serve/turns.py",
+        ("tests/serve/test_queue.py", f"{FAIR}::test_owners_have_so_many_at_once_and_others_pass"),
+        (
+            "the-same-user-again",
+            "self._waiting[owner] = waiting  # behind the other owners",
+            "self._waiting[owner] = waiting; self._waiting.move_to_end(owner, last=False)",
+        ),
+        ("one-more-at-once", "if self._running[owner] < self._most)", "if self._running[owner] <= self._most)"),
+        ("turns-never-end", "        self._running[owner] -= 1", "        pass"),
+    ),
+    *of(
+        "serve/quota.py",
+        (
+            f"{FAIR}::test_a_file_with_two_names_counts_until_the_last_one_goes",
+            f"{FAIR}::test_a_fetch_ends_with_its_job_and_leaves_nothing",
+        ),
+        ("one-byte-less", "if self._used[owner] + size > self._most:", "if self._used[owner] + size >= self._most:"),
+        ("names-count-not", "if told.st_nlink == 1:", "if told.st_nlink:"),
+        ("all-is-kept", "self._quota.give_back(self._owner, self.bytes - size)", "pass"),
+        (
+            "each-piece-in-full",
+            "self._quota.take(self._owner, size - self.bytes)",
+            "self._quota.take(self._owner, size)",
+        ),
+    ),
+    *of(
+        "serve/uploads.py",
+        (f"{FAIR}::test_a_user_sends_so_many_files_at_once",),
+        (
+            "one-upload-more",
+            "if self._coming[owner] >= self._limits.uploads:",
+            "if self._coming[owner] > self._limits.uploads:",
+        ),
+        ("uploads-never-end", "            self._coming[owner] -= 1", "            pass"),
+    ),
+    *of(
+        "serve/guard.py",
+        (f"{FAIR}::test_a_user_has_so_many_requests_at_once",),
+        ("one-request-more", "self._running[user] >= most", "self._running[user] > most"),
+        ("requests-never-end", "            self._running[user] -= 1", "            pass"),
+        ("nobody-is-somebody", "if user and self._running", "if self._running"),
+    ),
+    *of(
+        "serve/clients.py",
+        (
+            f"{FAIR}::test_a_connection_has_ten_seconds_for_its_headers_and_thirty_to_take_a_byte",
+            f"{FAIR}::test_who_is_answered_and_has_a_key_goes_last",
+            f"{FAIR}::test_a_body_that_stalls_or_drips_is_refused_and_a_steady_one_is_not",
+        ),
+        ("bytes-count-not", "at = (id(one.cycle), waits, left)", "at = (id(one.cycle), waits)"),
+        ("who-computes-goes", "and (waits or left):", "and True:"),
+        ("keys-do-not-count", 'answered and bool(one.scope.get("user"))', "answered and False"),
+        ("any-pace", "FIRST + self._came / SLOWEST:", "FIRST + self._came * SLOWEST:"),
+    ),
+    *of(
+        "serve/worker.py",
+        (f"{FAIR}::test_a_lack_of_memory_is_told_as_such",),
+        ("torchs-words", "not any(words in outcome.message for words in _NO_MEMORY)", "True"),
+    ),
+    *of(
+        "serve/processes.py",
+        (f"{FAIR}::test_progress_never_goes_back",),
+        ("progress-goes-back", "job.percent = max(percent, job.percent)", "job.percent = percent"),
+    ),
+    *of(
+        "serve/tiles.py",
+        ("tests/serve/test_serve_tiles.py",),
+        ("the-rim-is-black", "(values[values != 0] if view.blank else values)", "(values)"),
+        ("one-colour", 'bands = view.shown.get(kind, view.shown["true"])', 'bands = view.shown["true"]'),
     ),
 ]

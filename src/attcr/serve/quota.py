@@ -58,7 +58,7 @@ class Quota:
                     path.unlink()
                 except OSError:
                     continue  # another removed it
-                if told.st_nlink == 1 and not path.name.endswith(".partial"):  # that one has a reservation
+                if told.st_nlink == 1:
                     self._used[owner] -= told.st_size
         for path in paths:
             shutil.rmtree(path, ignore_errors=True)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import rasterio
 from affine import Affine
+from numpy.typing import NDArray
 from rasterio.crs import CRS
 from rasterio.enums import Resampling
 from rasterio.errors import NotGeoreferencedWarning
@@ -29,7 +30,7 @@ from titiler.core.utils import render_image
 
 from attcr.addresses import is_item
 from attcr.bands.products import band_names, find_bands
-from attcr.bands.sensors import PICTURE, RGB, SENSORS
+from attcr.bands.sensors import PICTURE, SENSORS
 from attcr.bands.spec import shown_bands
 from attcr.restore.walk import QUALITY_COLOURS
 from attcr.scenes.dataset import gdal, open_dataset
@@ -67,6 +68,8 @@ class View:
     """Which of the bands are red, green and blue, for each of what may be shown."""
     blank: bool
     """Whether a pixel of zeros is one without data, as in a satellite's product that does not say so."""
+    alone: bool
+    """Whether each band is stretched by itself."""
     dtype: str
     width: int
     height: int
@@ -83,11 +86,13 @@ def view_of(source: tuple[str, ...], sensor: str = "") -> View:
         found = {kind: next(filter(None, (find_bands(product, names, w) for w in SHOWN[kind])), None) for kind in SHOWN}
         found["true"] = found["true"] or shown_bands(names)
         told = band_names(product, names)
+        of_satellite = bool(product.bands) and not product.picture
         return View(
             places=tuple((band.href, band.index) for band in scene.bands),
             names=tuple(name or f"band {i}" for i, name in enumerate(told, 1)),
             shown={kind: tuple(bands) for kind, bands in found.items() if bands},
-            blank=bool(product.bands) and scene.dtype.kind == "u" and all(band.nodata is None for band in scene.bands),
+            alone=of_satellite,
+            blank=of_satellite and scene.dtype.kind == "u" and all(band.nodata is None for band in scene.bands),
             dtype=str(scene.dtype),
             width=scene.width,
             height=scene.height,
@@ -140,26 +145,33 @@ def _places(view: View, kind: str, result: str) -> list[tuple[str, int]]:
     return [(result, at + 1) if result else view.places[at] for at in bands]
 
 
-def _stretch(view: View, kind: str, result: str, opened: Opened) -> tuple[float, float]:
-    """Give the 1st and 99th percentile of the shown bands, of the result where it is there."""
-    seen = []
+def _stretch(view: View, kind: str, result: str, opened: Opened) -> tuple[tuple[float, float], ...]:
+    """Give the 1st and 99th percentile of the shown bands, of the result where it is there.
+
+    Of pictures all together; of a satellite's product each alone, or the air makes it blue.
+    """
+    seen = {}
     for path, index in dict.fromkeys(_places(view, kind, result)):
         dataset = opened[path]
         step = max(dataset.width, dataset.height) / SEEN
         shape = (max(int(dataset.height / max(step, 1)), 1), max(int(dataset.width / max(step, 1)), 1))
         values = dataset.read(index, out_shape=shape, masked=True)
-        seen.append((values[values != 0] if view.blank else values).compressed().astype(np.float64))
-    joined = np.concatenate(seen)
-    joined = joined[np.isfinite(joined)]
-    if not joined.size:
+        seen[path, index] = (values[values != 0] if view.blank else values).compressed().astype(np.float64)
+    joined = np.concatenate(list(seen.values()))
+    return tuple(_ends(seen[place] if view.alone else joined) for place in _places(view, kind, result))
+
+
+def _ends(values: NDArray[np.float64]) -> tuple[float, float]:
+    values = values[np.isfinite(values)]
+    if not values.size:
         return 0.0, 1.0
-    low, high = (float(value) for value in np.percentile(joined, [1, 99]))
+    low, high = (float(value) for value in np.percentile(values, [1, 99]))
     return low, high if high > low else low + 1.0
 
 
 @lru_cache(256)
-def stretch_of(source: tuple[str, ...], sensor: str, kind: str, result: str) -> tuple[float, float]:
-    """Give the numbers that are shown as black and white."""
+def stretch_of(source: tuple[str, ...], sensor: str, kind: str, result: str) -> tuple[tuple[float, float], ...]:
+    """Give the numbers that are shown as black and white, of red, green and blue."""
     with Opened() as opened:
         return _stretch(view_of(source, sensor), kind, result, opened)
 
@@ -176,7 +188,7 @@ def picture_tile(
 ) -> bytes:
     """Give a tile of the scene as it came, or of the result, as PNG."""
     view = view_of(source, sensor)
-    low, high = stretch_of(source, sensor, kind, result)
+    low, high = np.array(stretch_of(source, sensor, kind, result)).T[:, :, None, None]
     with Opened() as opened:
         places = _places(view, kind, result if after else "")
         planes: dict[tuple[str, int], Any] = {}
@@ -217,7 +229,6 @@ def info(source: tuple[str, ...], sensor: str, result: str) -> dict[str, Any]:
         with Reader(finest, dataset=opened[finest]) as reader:
             bounds = [float(edge) for edge in reader.get_geographic_bounds(WGS84)]
             zooms = reader.minzoom, reader.maxzoom
-    low, high = stretch_of(source, sensor, "true", result)
     return {
         "bounds": bounds,
         "center": [(bounds[0] + bounds[2]) / 2, (bounds[1] + bounds[3]) / 2],
@@ -231,7 +242,7 @@ def info(source: tuple[str, ...], sensor: str, result: str) -> dict[str, Any]:
         "dtype": view.dtype,
         "shown": [view.names[at] for at in view.shown["true"]],
         "shows": {kind: [view.names[at] for at in bands] for kind, bands in view.shown.items()},
-        "stretch": [[low, high]] * len(RGB),
+        "stretch": [list(ends) for ends in stretch_of(source, sensor, "true", result)],
     }
 
 
