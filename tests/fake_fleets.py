@@ -159,6 +159,8 @@ class Publisher(SceneWorker):
         return None  # type: ignore[return-value]
 
     def restore(self, work: Work, fetched: Fetched | None) -> float | None:
+        if work.block < work.blocks:
+            return None
         made = self.scratch.folder / "made" / "item.json"
         made.parent.mkdir(exist_ok=True)
         made.write_text(json.dumps({"properties": {"attcr:work": work.key}}))

@@ -168,7 +168,19 @@ def by_command(folder: Path, content: bytes, weights: Path, *options: str) -> di
     """The sha256 of what `attcr restore` makes of a scene, by output."""
     folder.mkdir()
     (folder / "scene.tif").write_bytes(content)
-    line = [sys.executable, "-m", "attcr", "restore", "scene.tif", "out.tif", "--weights", str(weights), *options]
+    line = [
+        sys.executable,
+        "-m",
+        "attcr",
+        "restore",
+        "scene.tif",
+        "out.tif",
+        "--weights",
+        str(weights),
+        "--dtype",
+        "float32",
+        *options,
+    ]
     subprocess.run(line, cwd=folder, check=True, capture_output=True, env=environment())
     names = {"restored": "out.tif", "quality": "out_quality.tif", "preview": "out_preview.png"}
     return {name: hashlib.sha256((folder / file).read_bytes()).hexdigest() for name, file in names.items()}

@@ -534,7 +534,7 @@ def call_library(out: Path) -> None:
 
 
 def fleet(work: Path) -> Hashes:
-    """Plan and run a fleet of 20 scenes, one of them hostile, twice; give its log without times."""
+    """Plan and run a fleet of 20 scenes, one of them hostile and one split, twice; give its log without times."""
     out = fresh(work, "fleet")
     found: Hashes = {}
 
@@ -547,7 +547,7 @@ def fleet(work: Path) -> Hashes:
         f"--set={setting}" for setting in ("mask=auto", "dtype=float32", "tile=64", "overlap=16", "sensor=rgb8")
     ]
     start = ("run", f"{out}/manifest.parquet", f"{out}/results", "--weights", "rgb-thin", *settings)
-    again = (*start, "--threads", "1", "--attempts", "2")
+    again = (*start, "--split-over", "0.012", "--threads", "1", "--attempts", "2")
     step("run", *again, expect=3)
     step("again", *again, expect=3)
     step("status", "status", f"{out}/results", "--json")
@@ -562,7 +562,7 @@ def ledger(results: Path) -> list[Any]:
     return [str(tables[0].schema), sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))]
 
 
-ALL_PROTOCOLS = ("att-cr", "att-cr-sen12", "uncrtaints", "t-cloud", "cmnet-y", "standard")
+ALL_PROTOCOLS = ("att-cr", "att-cr-sen12", "uncrtaints", "t-cloud", "cmnet-y", "aca-crnet", "half", "standard")
 GAPS = f"{SERIES[1]},{SERIES[2]}"
 EVALUATE: dict[str, tuple[str, ...]] = {
     "gap-fill": ("--data", "dates", "--root", "in/dates", "--protocol", "gap-fill", "--pair", GAPS),

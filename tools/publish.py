@@ -278,7 +278,7 @@ def _item(entry: Published) -> pystac.Item:
     item.add_asset(
         "weights",
         pystac.Asset(
-            f"../../src/attcr/weights/published/{entry.name}.safetensors",
+            f"../../../src/attcr/weights/published/{entry.name}.safetensors",
             title="Weights, safetensors",
             media_type="application/vnd.safetensors",
             roles=["mlm:model", "mlm:weights"],
@@ -304,7 +304,6 @@ def _item(entry: Published) -> pystac.Item:
                 "cloudy",
                 bands,
                 InputStructure.create(into, order, DataType.FLOAT32),
-                value_scaling=scaling,
             )
         ],
         output=[
@@ -316,6 +315,7 @@ def _item(entry: Published) -> pystac.Item:
         pretrained_source=entry.data,
         hyperparameters=Hyperparameters.create(training=entry.training),
     )
+    item.properties["mlm:input"][0]["value_scaling"] = [scaling.to_dict()]  # a list by the schema, which pystac is not
     return item
 
 

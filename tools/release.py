@@ -2,9 +2,9 @@
 
     python tools/release.py 0.1.0 dist
 
-The version must be that of src/attcr/version.py, CHANGELOG.md must have a dated section for it, nothing may be
-changed and not committed, and the nightly of the commit must be green. Nothing is uploaded and no tag is set: the last
-lines say what is left to do. The checklist around it is in CONTRIBUTING.md.
+The version must be that of src/attcr/version.py and CITATION.cff, CHANGELOG.md must have a dated section for it,
+nothing may be changed and not committed, and the nightly of the commit must be green. Nothing is uploaded and no tag is
+set: the last lines say what is left to do. The checklist around it is in CONTRIBUTING.md.
 """
 
 import argparse
@@ -29,6 +29,8 @@ def problems(version: str, root: Path = ROOT) -> list[str]:
     told = []
     if found is None or found[1] != version:
         told.append(f"src/attcr/version.py says {found[1] if found else 'nothing'}, not {version}")
+    if f"\nversion: {version}\n" not in (root / "CITATION.cff").read_text():
+        told.append(f"CITATION.cff does not say version: {version}")
     dated = rf"(?m)^## {re.escape(version)} \(\d{{4}}-\d{{2}}-\d{{2}}\)$"
     if not re.search(dated, (root / "CHANGELOG.md").read_text()):
         told.append(f"CHANGELOG.md has no section `## {version} (YYYY-MM-DD)`")

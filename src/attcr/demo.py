@@ -11,25 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.bands.sensors import S2_L1C_BANDS
 from attcr.extras import needed
 from attcr.restore.look import choose_weights
 from attcr.restore.options import RestoreOptions
 from attcr.restore.scene import Progress, RestoreResult, restore_scene
 from attcr.restore.walk import ORIGINAL, QUALITY_COLOURS, QUALITY_NAMES
+from attcr.scenes.sample import FILES, SAMPLE, write_sample
 
 with needed():
     import rasterio
     from PIL import Image, ImageDraw
 
-SAMPLE = Path(__file__).parent / "sample"
-FILES = {
-    "scene": ("cloudy_10m.jp2", "cloudy_rest.tif"),
-    "clear_date": ("clear_10m.jp2", "clear_rest.jp2"),
-}
-"""What the demo writes, and the files of the sample that it is made of."""
-BANDS = ("B02", "B03", "B04", "B08", "B05", "B06", "B07", "B8A", "B11", "B12", "B01", "B09", "B10")
-"""The order of the bands in these."""
 LARGE = 0.03
 """The expected error that the picture shows in white."""
 PANEL, CAPTION = 512, 20
@@ -57,7 +49,7 @@ def run_demo(folder: Path, *, progress: Callable[[Progress], None] | None = None
     """Write the sample's two dates and the cloudy one restored into FOLDER/attcr-demo."""
     folder = folder / "attcr-demo"  # of its own: a scene.tif of the user's stays
     folder.mkdir(parents=True, exist_ok=True)
-    scene, clear = (_unpacked(folder / f"{name}.tif", files) for name, files in FILES.items())
+    scene, clear = (write_sample(name, folder / f"{name}.tif") for name in FILES)
     shutil.copyfile(SAMPLE / "ATTRIBUTION.txt", folder / "ATTRIBUTION.txt")
     target = folder / "restored.tif"
     result = restore_scene(scene, target, choose_weights(scene, RestoreOptions()), overwrite=True, progress=progress)
@@ -74,19 +66,6 @@ def run_demo(folder: Path, *, progress: Callable[[Progress], None] | None = None
     return Demo(scene, clear, result.target, picture, before, after, commands)
 
 
-def _unpacked(target: Path, files: tuple[str, ...]) -> Path:
-    """Write a date of the sample as one GeoTIFF, its bands in the product's order."""
-    values = np.concatenate([_read(SAMPLE / name) for name in files])
-    with rasterio.open(SAMPLE / files[0]) as source:
-        profile = {"crs": source.crs, "transform": source.transform, "height": source.height, "width": source.width}
-    profile |= {"driver": "GTiff", "dtype": "uint16", "count": len(BANDS), "nodata": 0, "compress": "deflate"}
-    with rasterio.open(target, "w", predictor=2, **profile) as dataset:
-        dataset.write(values[[BANDS.index(name) for name in S2_L1C_BANDS]])
-        dataset.descriptions = S2_L1C_BANDS
-        dataset.update_tags(PROCESSING_LEVEL="Level-1C", PROCESSING_BASELINE="02.06")
-    return target
-
-
 def _read(path: Path) -> NDArray[Any]:
     with rasterio.open(path) as dataset:
         values: NDArray[Any] = dataset.read()
@@ -95,7 +74,7 @@ def _read(path: Path) -> NDArray[Any]:
 
 def _draw(result: RestoreResult, picture: Path) -> None:
     """Draw before, after, quality and expected error, two by two, each with its name above."""
-    preview = _read(result.preview).transpose(1, 2, 0)
+    preview = np.asarray(Image.open(result.preview).convert("RGB"))
     width = (preview.shape[1] - 4) // 2
     colours = np.zeros((256, 3), np.uint8)
     for value, colour in QUALITY_COLOURS.items():

@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from attcr.errors import MissingExtraError
+from attcr.errors import ConfigError, MissingExtraError
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     "data": ("PIL",),
@@ -75,6 +75,16 @@ def needed() -> Iterator[None]:
         if told is None or isinstance(error, MissingExtraError):
             raise
         raise told from error
+
+
+def locks() -> Any:
+    """Give the module of locks that end with their process, which fleets and the service cannot do without."""
+    try:
+        return import_module("fcntl")
+    except ImportError as error:
+        raise ConfigError(
+            "Fleets and the service need Linux or macOS: on Windows run them in WSL or in a container."
+        ) from error
 
 
 def need_extra(extra: str) -> None:

@@ -166,12 +166,15 @@ class LocalFleet:
         self.folder = folder
         self.weights = make_weights(folder / "tiny.safetensors")
         self.scenes = make_scenes(folder / "in", SCENES, 48)
+        self.split = False
 
     def place(self, name: str) -> Any:
         return self.folder / name
 
     def run(self, out: Any) -> None:
-        tally = run_fleet(str(self.scenes), str(out), str(self.weights), options=OPTIONS, fleet=self.fleet)
+        more = {"split_over": 0.001} if self.split else {}
+        fleet = FleetOptions(**{**vars(self.fleet), **more})
+        tally = run_fleet(str(self.scenes), str(out), str(self.weights), options=OPTIONS, fleet=fleet)
         assert tally.complete, tally
 
     def contents(self, out: Any) -> dict[str, bytes]:
@@ -247,6 +250,8 @@ def try_one(kind: Restore | LocalFleet, seed: int, right: dict[str, bytes], pace
     """Kill a run up to three times, let it end, and compare."""
     chance = random.Random(f"{type(kind).__name__} {seed}")
     out, log = kind.place(f"out-{seed}"), kind.folder / "log"
+    if isinstance(kind, LocalFleet):
+        kind.split = chance.random() < 0.3
     kills, wrong, slow = 0, "", 0.0
     for _ in range(chance.randint(1, 3)):
         child = fork(lambda: kind.run(out), log)

@@ -215,10 +215,10 @@ def test_fleet_run_takes_every_option_that_is_said_at_a_field(monkeypatch: pytes
         raise KeyboardInterrupt
 
     monkeypatch.setattr("attcr.fleet.run.run_fleet", run_fleet)
-    asked = "--engine ray --workers 3 --gpus 0.5 --deadline 9.5 --attempts 2 --shard 1/4"
+    asked = "--engine ray --workers 3 --gpus 0.5 --split-over 40 --deadline 9.5 --attempts 2 --shard 1/4"
     line = ["fleet", "run", "m.parquet", "out", "--weights", "rgb-thin", *asked.split()]
     assert runner.invoke(app, line).exit_code == 130
     assert runner.invoke(app, line[:6]).exit_code == 130
-    wanted = FleetOptions(engine="ray", workers=3, gpus=0.5, deadline=9.5, attempts=2, shard=(1, 4))
+    wanted = FleetOptions(engine="ray", workers=3, gpus=0.5, split_over=40.0, deadline=9.5, attempts=2, shard=(1, 4))
     assert given == [wanted, FleetOptions()]
     assert "greater than or equal to 1" in words(runner.invoke(app, [*line, "--readers", "0"]).output)

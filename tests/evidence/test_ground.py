@@ -305,3 +305,16 @@ def test_what_others_are_worth_in_gaps_is_told() -> None:
     assert 0.5 < told.error / true < 2
     place.mask[:] = False
     assert np.isnan(gaps_told_by(read, *place.mask.shape, 4, 1).error)
+
+
+def test_expected_errors_are_larger_than_the_formulas(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place()
+
+    def errors() -> list[Float32]:
+        return [Ground(place.read, 256, 256, 4, (shown,)).rows(0, 256).error for shown in (True, False)]
+
+    found = errors()
+    for name in ("ERRORS", "ERRORS_IN_GAPS"):
+        monkeypatch.setattr(module, name, 1.0)
+    for told, formula, times in zip(found, errors(), (1.75, 1.4), strict=True):
+        np.testing.assert_allclose(told, times * formula, rtol=1e-5)

@@ -30,12 +30,14 @@ def test_every_option_shown_exists(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["rayjob.yaml", "indexed-job.yaml"])
 def test_a_manifest_is_yaml_without_credentials(name: str) -> None:
-    told = yaml.safe_load((ROOT / "deploy" / name).read_text())
+    *accounts, told = yaml.safe_load_all((ROOT / "deploy" / name).read_text())
     assert {"apiVersion", "kind", "metadata", "spec"} <= set(told)
+    assert all(one["kind"] == "ServiceAccount" for one in accounts)
     assert not re.search(r"(?i)secret_access|password|AKIA", (ROOT / "deploy" / name).read_text())
 
 
 def test_the_shards_of_the_indexed_job_are_as_many_as_its_pods() -> None:
-    job = yaml.safe_load((ROOT / "deploy" / "indexed-job.yaml").read_text())["spec"]
+    *_, manifest = yaml.safe_load_all((ROOT / "deploy" / "indexed-job.yaml").read_text())
+    job = manifest["spec"]
     (arguments,) = job["template"]["spec"]["containers"][0]["args"]
     assert f'"$JOB_COMPLETION_INDEX/{job["completions"]}"' in arguments

@@ -11,6 +11,8 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -22,7 +24,7 @@ from attcr.fleet.ledger import Ledger, Outcome
 from attcr.fleet.manifest import Work
 from attcr.fleet.run import FleetOptions, Tally, _Todo, read_status, recipe_of, requeue, run_fleet
 from attcr.fleet.store import Scratch, Store
-from attcr.fleet.worker import SceneWorker
+from attcr.fleet.worker import SceneWorker, block_key
 from attcr.predict import Predictor
 from attcr.restore.options import RestoreOptions
 from commands import attcr
@@ -130,6 +132,129 @@ def test_shards_do_all_of_it(tmp_path: Path, weights: Path) -> None:
         run_fleet(str(scenes), str(out), str(weights), options=OPTIONS, fleet=FleetOptions(shard=(index, 2)))
     assert completed(out) == {f"s00{i}_20200101": 1 for i in range(5)}
     assert read_status(str(out)).left == 0
+
+
+def test_a_scene_in_blocks_goes_on_where_it_was_and_leaves_none(tmp_path: Path, weights: Path) -> None:
+    scenes = make_scenes(tmp_path / "in", 1, 300)
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    run_fleet(str(scenes), str(whole), str(weights), options=OPTIONS)
+    fleet = FleetOptions(split_over=0.03)
+
+    class Stopped(SceneWorker):
+        def restore(self, work: Work, fetched: object) -> float | None:
+            if work.block == 2:
+                raise KeyboardInterrupt
+            return super().restore(work, fetched)  # type: ignore[arg-type]
+
+    with pytest.raises(KeyboardInterrupt):
+        run_fleet(str(scenes), str(out), str(weights), options=OPTIONS, fleet=fleet, make=Stopped)
+    blocks = {path: path.stat().st_mtime_ns for path in (out / "blocks").iterdir()}
+    assert len(blocks) == 2
+
+    class Watched(SceneWorker):
+        def restore(self, work: Work, fetched: object) -> float | None:
+            if work.block == work.blocks:
+                assert blocks.items() <= {p: p.stat().st_mtime_ns for p in (out / "blocks").iterdir()}.items()
+            return super().restore(work, fetched)  # type: ignore[arg-type]
+
+    assert run_fleet(str(scenes), str(out), str(weights), options=OPTIONS, fleet=fleet, make=Watched).done == 1
+    assert contents(out) == contents(whole)
+    (out / "blocks" / f"{item(out, 's000_20200101')['properties']['attcr:work']}-0-3.zip").touch()  # a late one
+    assert run_fleet(str(scenes), str(out), str(weights), options=OPTIONS, fleet=fleet).skipped == 1
+    assert contents(out) == contents(whole)
+
+
+@pytest.mark.parametrize(("limit", "shares"), [(0.025, [1, 2, 1, 2]), (0.013, [0, 1, 1, 1, 1, 1, 1])])
+def test_rows_of_tiles_are_shared_among_blocks_evenly_and_none_is_lost(
+    tmp_path: Path, weights: Path, limit: float, shares: list[int]
+) -> None:
+    scenes = make_scenes(tmp_path / "in", 1, 300)  # 6 rows of tiles
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    run_fleet(str(scenes), str(whole), str(weights), options=OPTIONS)
+    seen: list[int] = []
+
+    class Watched(SceneWorker):
+        def restore(self, work: Work, fetched: Fetched | None) -> float | None:
+            if work.block == work.blocks:
+                for block in range(work.blocks):
+                    names = ZipFile(out / block_key(work, block)).namelist()
+                    seen.append(len({name.partition("/")[0] for name in names}))
+            return super().restore(work, fetched)
+
+    run_fleet(str(scenes), str(out), str(weights), options=OPTIONS, fleet=FleetOptions(split_over=limit), make=Watched)
+    assert seen == shares
+    assert contents(out) == contents(whole)
+
+
+class Noting(Publisher):
+    """A worker that notes the blocks it is given."""
+
+    blocks: ClassVar[list[tuple[str, int, int]]] = []
+    fails: ClassVar[tuple[str, int] | None] = None
+
+    def restore(self, work: Work, fetched: Fetched | None) -> float | None:
+        self.blocks.append((work.id, work.block, work.blocks))
+        if (work.id, work.block) == self.fails:
+            raise ValueError("cannot be restored")
+        return super().restore(work, fetched)
+
+
+def split(tmp_path: Path, weights: Path, sizes: dict[str, float | None], limit: float | None) -> Tally:
+    """Run made rows of these megapixels."""
+    rows = [{"id": name, "href": f"s3://b/{name}.tif", "megapixels": size} for name, size in sizes.items()]
+    manifest = write_rows(tmp_path / "m.parquet", rows)
+    fleet = FleetOptions(split_over=limit, attempts=1)
+    Noting.blocks.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attcr.fleet.local.fetch_ahead", lambda *_: None)
+        return run_fleet(str(manifest), str(tmp_path / "out"), str(weights), fleet=fleet, make=Noting)
+
+
+@pytest.mark.parametrize(
+    ("size", "blocks"), [(None, 0), (29.9, 0), (30.0, 0), (30.1, 2), (60.0, 2), (60.1, 3), (90.0, 3), (91.0, 4)]
+)
+def test_a_scene_has_as_few_blocks_as_keep_each_within_the_limit(
+    tmp_path: Path, weights: Path, size: float | None, blocks: int
+) -> None:
+    tally = split(tmp_path, weights, {"a": size}, 30.0)
+    assert Noting.blocks == [("a", block, blocks) for block in range(blocks + 1)]
+    assert (tally.rows, tally.done, tally.megapixels) == (1, 1, 2.0)
+
+
+def test_a_scene_is_joined_after_the_last_of_its_blocks_and_not_before(tmp_path: Path) -> None:
+    rows = [{"id": "a", "href": "s3://b/a.tif", "megapixels": 90.0}]
+    manifest, store = write_rows(tmp_path / "m.parquet", rows), Store(str(tmp_path / "out"))
+    with Scratch(store.scratch) as scratch:
+        log = Ledger(store, scratch, "r")
+        todo = _Todo(str(manifest), "r", FleetOptions(split_over=30.0), store, Tally(), log)
+        blocks = list(todo)
+        assert [(work.block, work.blocks) for work in blocks] == [(0, 3), (1, 3), (2, 3)]
+        joins = []
+        for work in blocks:
+            assert todo.settle(Outcome("a", work.key, "block")) is None
+            joins.append([(join.block, join.blocks) for join in todo])
+        assert joins == [[], [], [(3, 3)]]
+        done = Outcome("a", blocks[0].key, "done")
+        assert todo.settle(done) is done
+        assert todo.settle(done) is None  # another worker was at it too
+
+
+def test_without_a_limit_no_scene_is_split(tmp_path: Path, weights: Path) -> None:
+    split(tmp_path, weights, {"a": 1e6}, None)
+    assert Noting.blocks == [("a", 0, 0)]
+
+
+def test_a_scene_with_a_block_that_fails_is_quarantined_once_and_not_joined(
+    tmp_path: Path, weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Noting, "fails", ("a", 0))
+    tally = split(tmp_path, weights, {"a": 90.0, "b": 10.0}, 30.0)
+    assert (tally.rows, tally.done, tally.quarantined) == (2, 1, 1)
+    assert ("a", 3, 3) not in Noting.blocks
+    assert [(row["id"], row["status"], row["error"]) for row in ledger(tmp_path / "out")] == [
+        ("a", "quarantined", "ValueError"),
+        ("b", "done", ""),
+    ]
 
 
 def test_a_tally_counts_outcomes_by_their_status() -> None:
@@ -329,6 +454,15 @@ def test_an_id_that_occurs_twice_is_run_once(tmp_path: Path, weights: Path) -> N
     assert item(tmp_path / "out", "same") == before
 
 
+def test_a_split_scene_that_is_there_is_found_once(tmp_path: Path, weights: Path) -> None:
+    scenes, out = make_scenes(tmp_path / "in", 1, 300), tmp_path / "out"
+    run_fleet(str(scenes), str(out), str(weights), options=OPTIONS)
+    shutil.rmtree(out / "ledger")
+    tally = run_fleet(str(scenes), str(out), str(weights), options=OPTIONS, fleet=FleetOptions(split_over=0.03))
+    assert (tally.done, tally.found) == (0, 1)
+    assert completed(out) == {"s000_20200101": 1}
+
+
 class Deadly(SceneWorker):
     """A worker that one scene kills."""
 
@@ -401,6 +535,7 @@ def test_credentials_are_stored_and_shown_nowhere(tmp_path: Path, weights: Path)
         ({"gpus": -0.5, "engine": "ray"}, "`gpus` is -0.5 and must be at least 0"),
         ({"workers": 2}, "for `engine=ray`"),
         ({"engine": "ray", "workers": 0}, "`workers` is 0"),
+        ({"split_over": 0.0}, "split_over is 0.0 megapixels"),
     ],
 )
 def test_options_that_cannot_be_are_refused(wrong: dict[str, object], told: str) -> None:

@@ -3,6 +3,7 @@ from dataclasses import replace
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -89,14 +90,44 @@ def test_stac_in_every_form_becomes_work(tmp_path: Path, kind: str) -> None:
     assert set(json.loads(works[0].item)["assets"]) == {"red", "green", "blue"}
 
 
-def test_a_collection_is_read_whole_and_one_that_is_cut_is_refused(tmp_path: Path) -> None:
+def test_a_collection_longer_than_a_chunk_is_read_item_by_item(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attcr.fleet.manifest._CHUNK", 97)
     items = [stac_item(f"s{i}", title="Žďár") for i in range(20)]
     path = tmp_path / "m.json"
-    path.write_text(json.dumps({"links": ["x"], "features": items}, ensure_ascii=False))
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": items}, ensure_ascii=False))
     assert [work.id for work in read_manifest(str(path))] == [f"s{i}" for i in range(20)]
     path.write_text(path.read_text()[:-200])
-    with pytest.raises(ManifestError, match=r"m\.json is no JSON"):
+    with pytest.raises(ManifestError, match="middle of an item"):
         list(read_manifest(str(path)))
+
+
+def tries_of_json(path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many characters the decoder is given while a manifest is read."""
+
+    class Counting(json.JSONDecoder):
+        seen = 0
+
+        def raw_decode(self, s: str, idx: int = 0) -> tuple[Any, int]:
+            Counting.seen += len(s) - idx
+            return super().raw_decode(s, idx)
+
+    monkeypatch.setattr("attcr.fleet.manifest._DECODER", Counting())
+    assert len(list(read_manifest(str(path)))) == 1
+    return Counting.seen
+
+
+def test_an_item_of_many_chunks_is_tried_a_few_times_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attcr.fleet.manifest._CHUNK", 1000)
+    path = tmp_path / "m.json"
+    path.write_text(json.dumps({**stac_item("long"), "x": ["y" * 10] * 30_000}))  # 400 chunks
+    assert tries_of_json(path, monkeypatch) < 3 * path.stat().st_size
+
+
+def test_features_behind_a_long_beginning_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attcr.fleet.manifest._CHUNK", 100)
+    path = tmp_path / "m.json"
+    path.write_text(json.dumps({"type": "FeatureCollection", "links": ["x" * 50] * 300, "features": [stac_item("a")]}))
+    assert [work.id for work in read_manifest(str(path))] == ["a"]
 
 
 def test_a_list_and_a_glob(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from attcr.errors import ConfigError, ManifestError
 from attcr.fleet import manifest
 from attcr.fleet.manifest import Work, read_manifest
-from attcr.fleet.plan import Plan, list_prefix, measure, measure_rate, search, write_plan
+from attcr.fleet.plan import Plan, list_prefix, measure_rate, megapixels_of, search, write_plan
 from attcr.fleet.run import run_fleet
 from attcr.fleet.settings import options_of
 from attcr.restore import restore_scene
@@ -132,10 +132,13 @@ def test_a_rate_is_the_new_pixels_of_a_tile_over_its_seconds(weights: Path, monk
     assert measure_rate(weights, RestoreOptions(tile=64, overlap=8, mask="none")) == pytest.approx(56 * 56 / 1e6 / 0.5)
 
 
-def test_a_scene_is_measured_where_it_opens(tmp_path: Path) -> None:
+def test_a_size_is_told_by_the_row_or_by_a_file_of_this_machine(tmp_path: Path) -> None:
     path = str(make(tmp_path / "a.tif", noise("uint8", (3, 40, 50)), **UTM))
-    assert measure(Work("a", (path,))) == 40 * 50 / 1e6
-    assert measure(Work("a", (str(tmp_path / "absent.tif"),))) is None
+    assert megapixels_of(Work("a", (path,))) == 40 * 50 / 1e6
+    assert megapixels_of(Work("a", (path,), megapixels=7.0)) == 7.0
+    assert megapixels_of(Work("a", (str(tmp_path / "absent.tif"),))) is None
+    assert megapixels_of(Work("a", (path, "https://host/b.tif"))) is None
+    assert megapixels_of(Work("a", (path,), item="{}")) is None
 
 
 def test_the_command_prints_megapixels_hours_and_cost(tmp_path: Path, weights: Path) -> None:

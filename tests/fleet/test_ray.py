@@ -179,6 +179,19 @@ def test_ray_and_this_process_give_the_same_bytes(trial: Trial, tmp_path: Path) 
 
 
 @pytest.mark.nightly
+def test_a_large_scene_is_split_among_workers_and_joined_to_the_same_bytes(
+    machines: Machines, weights: Path, tmp_path: Path
+) -> None:
+    scenes = make_scenes(tmp_path / "in", 2, 300)
+    make(tmp_path / "in" / "small.tif", noise("uint8", (3, 64, 64)), photometric="RGB", **UTM)
+    for name, fleet in (("whole", FleetOptions(threads=1)), ("split", on_ray(split_over=0.03))):
+        tally = run_fleet(str(scenes), str(tmp_path / name), str(weights), options=OPTIONS, fleet=fleet)
+        assert tally.done == 3
+    assert contents(tmp_path / "split") == contents(tmp_path / "whole")
+    assert set(completed(tmp_path / "split").values()) == {1}
+
+
+@pytest.mark.nightly
 def test_a_scene_that_kills_its_workers_is_quarantined_and_the_others_come_out(trial: Trial, tmp_path: Path) -> None:
     died, loads, late = tmp_path / "died", tmp_path / "loads", []
     died.mkdir()

@@ -12,7 +12,7 @@ from attcr.fleet.fetch import Fetched
 from attcr.fleet.manifest import Work, read_manifest
 from attcr.fleet.run import FleetOptions, make_job
 from attcr.fleet.store import Store
-from attcr.fleet.worker import Job, SceneWorker, item_key, scene_folder
+from attcr.fleet.worker import Job, SceneWorker, block_key, item_key, scene_folder
 from attcr.restore.options import RestoreOptions
 from fake_fleets import Publisher, host, item, make_scenes, told
 from fake_scenes import UTM, make, noise
@@ -53,6 +53,7 @@ def test_a_worker_whose_weights_do_not_load_leaves_nothing(tmp_path: Path, job: 
 
 def test_the_places_of_items_and_blocks() -> None:
     assert item_key("a.b") == "items/a.b.json"
+    assert block_key(Work("a", (), key="k", block=9, blocks=3), 1) == "blocks/k-1-3.zip"
 
 
 def test_an_outcome_tells_tries_pixels_and_reason(job: Job, scene: Path) -> None:

@@ -7,6 +7,7 @@ import re
 import stat
 import sys
 import time
+import zipfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -240,3 +241,57 @@ def test_the_choices_are_those_of_attcr() -> None:
 def test_the_form_takes_its_choices_from_the_file() -> None:
     named = "".join((PLUGIN / file).read_text() for file in ("scene.py", "remove_clouds.py"))
     assert set(re.findall(r'CHOICES\["(\w+)"\]', named)) == {"sensor", "weights", "mask", "unseen"}
+
+
+def wheel(folder: Path, code: str = "print('attcr 9.9')") -> None:
+    """A wheel that stands for attcr's."""
+    folder.mkdir()
+    told = "Metadata-Version: 2.1\nName: attcr\nVersion: 9.9\nProvides-Extra: scenes\n"
+    kind = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    with zipfile.ZipFile(folder / "attcr-9.9-py3-none-any.whl", "w") as made:
+        made.writestr("attcr/__main__.py", code)
+        made.writestr("attcr-9.9.dist-info/METADATA", told)
+        made.writestr("attcr-9.9.dist-info/WHEEL", kind)
+        made.writestr("attcr-9.9.dist-info/RECORD", "")
+
+
+def test_set_up_makes_an_environment_from_a_folder_of_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")  # no uv
+    monkeypatch.setenv("PYTHONHOME", "/of/qgis")
+    wheel(tmp_path / "wheels")
+    profile, lines = tmp_path / "a profile", []
+    profile.mkdir()
+    folder = engine.environment_in(profile)
+    with pytest.raises(engine.EngineError, match="There is no folder"):
+        engine.set_up(folder, "nowhere", "", sys.executable, lines.append, lambda: False)
+    made = engine.set_up(folder, str(tmp_path / "wheels"), "", sys.executable, lines.append, lambda: False)
+    assert made == engine.find_attcr("", profile) == str(folder / "attcr")
+    assert engine.run([made], lines.append, lambda: False).stdout == "attcr 9.9\n"
+    assert "attcr 9.9" in lines
+    assert any("--no-index" in line for line in lines)
+    (tmp_path / "wheels" / "attcr-9.9-py3-none-any.whl").unlink()
+    with pytest.raises(engine.EngineError, match="No matching distribution found"):
+        engine.set_up(folder, str(tmp_path / "wheels"), "", sys.executable, lines.append, lambda: False)
+    assert engine.set_up(folder, "", "", sys.executable, lines.append, lambda: True) is None
+    assert engine.run([made], lines.append, lambda: False).stdout == "attcr 9.9\n", "what was there stays"
+    assert sorted(path.name for path in profile.iterdir()) == ["attcr"]
+
+
+def test_what_does_not_run_is_not_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    wheel(tmp_path / "wheels", "raise SystemExit('attcr: it is broken')")
+    with pytest.raises(engine.EngineError, match="it is broken"):
+        engine.set_up(tmp_path / "x", str(tmp_path / "wheels"), "", sys.executable, lambda _: None, lambda: False)
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_python_for_the_environment_is_found_and_works() -> None:
+    found = engine.find_python()
+    assert engine.run([found, "-c", "import venv, ensurepip"], lambda _: None, lambda: False).code == 0
+
+
+def test_the_plugin_says_that_it_runs_in_qgis_4() -> None:
+    told = qgis_zip.described((PLUGIN / "metadata.txt").read_text(), {})
+    assert "qgisMinimumVersion=3.22\n" in told
+    assert "qgisMaximumVersion=4.99\n" in told
+    assert "supportsQt6=True\n" in told

@@ -18,7 +18,7 @@ from attcr.bands.spec import InputSpec, band_slots
 from attcr.cli import app
 from attcr.errors import AttcrWarning, ConfigError, SceneError
 from attcr.references.fill import Colours
-from attcr.restore import Progress, RestoreOptions, restore_scene
+from attcr.restore import Progress, RestoreOptions, join_blocks, restore_block, restore_scene
 from attcr.restore.array import ArrayRows
 from attcr.restore.filler import Filler, colours_of
 from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, LOW_CONFIDENCE, ORIGINAL, QUALITY_NAMES, UNDER_THIN, Strip
@@ -350,6 +350,20 @@ def test_interrupted_and_resumed_it_gives_the_same_bytes_and_with_another_refere
     assert result.resumed_row == 0
 
 
+def test_blocks_put_together_are_the_whole_to_the_byte_and_nothing_is_looked_at_again(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = place.options(place.first, place.second)
+    restore_scene(place.cloudy, tmp_path / "out.tif", "none", options=options)
+    whole = all_bytes(tmp_path, "out")
+    parts = [tmp_path / f"part{i}" for i in range(2)]
+    for i, part in enumerate(parts):
+        restore_block(place.cloudy, part, "none", block=(i, 2), options=options)
+    monkeypatch.setattr(Filler, "survey", lambda *_: pytest.fail("the references were looked at again"))
+    join_blocks(place.cloudy, parts, tmp_path / "out.tif", "none", options=options, overwrite=True)
+    assert all_bytes(tmp_path, "out") == whole
+
+
 def test_what_cannot_be_is_refused_with_what_to_do(place: Place, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="`references`"):
         restore_scene(place.cloudy, tmp_path / "o.tif", "none", options=place.options())
@@ -475,7 +489,7 @@ def test_gaps_grow_into_haze_that_a_product_mask_missed_and_a_mask_of_ones_own_i
 def test_everything_is_closed_where_a_later_step_refuses(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, references: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(attcr.restore.scene, "MEMORY_LIMIT", 1)
+    monkeypatch.setattr(attcr.restore.scene, "MEMORY_SHARE", 1e-9)
     before = {path.resolve() for path in Path("/proc/self/fd").iterdir()}
     named = [getattr(place, name, tmp_path / name) for name in references]
     with pytest.raises(SceneError, match=r"smaller `tile`|nowhere does not exist") as error:

@@ -12,7 +12,7 @@ import attcr
 from attcr.bands.sensors import SENSORS as PRODUCTS
 from attcr.bands.spec import TRUE_COLOUR
 from attcr.errors import SceneError
-from attcr.restore import RestoreOptions, plan_scene, restore_scene
+from attcr.restore import RestoreOptions, join_blocks, plan_scene, restore_scene
 from attcr.restore.publish import Outputs, Preview, targets_in
 from attcr.scenes.open import open_scene
 from fake_scenes import SENSORS, UTM, Same, make, noise, read, same_bits
@@ -102,6 +102,8 @@ def test_what_exists_is_replaced_only_if_asked_for(tmp_path: Path, name: str) ->
     model = Same()
     with pytest.raises(SceneError, match=f"{name} exists.*`overwrite`"):
         restore_scene(source, tmp_path / "o.tif", model, options=PICTURE)
+    with pytest.raises(SceneError, match=f"{name} exists"):
+        join_blocks(source, [], tmp_path / "o.tif", model, options=PICTURE)
     assert (tmp_path / name).read_text() == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["in.tif", name])
     assert plan_scene(source, tmp_path / "o.tif", model, options=PICTURE).tiles == 1

@@ -14,7 +14,7 @@ from scipy.ndimage import gaussian_filter
 from attcr.bands.sensors import REFLECTANCE, S2_COMMON
 from attcr.bands.spec import ANY_BANDS, SEN12MSCR, TRUE_COLOUR, InputSpec
 from attcr.errors import AllCloudError, AttcrWarning, SceneError
-from attcr.restore import RestoreOptions, plan_scene, restore_array, restore_scene
+from attcr.restore import RestoreOptions, join_blocks, plan_scene, restore_array, restore_block, restore_scene
 from attcr.restore.scene import open_job
 from attcr.restore.walk import CLOUD_LEFT, LARGE_ERROR, LOW_CONFIDENCE, NODATA, ORIGINAL, UNDER_THICK, UNDER_THIN
 from attcr.scenes.clouds.rim import Rim
@@ -473,6 +473,14 @@ def test_all_bands_come_out_and_those_that_are_not_restored_are_told_apart(tmp_p
     item = json.loads(result.item.read_text())
     assert [band["name"] for band in item["assets"]["restored"]["bands"]] == list(names)
     assert sum(result.pixels.values()) == 40 * 48
+    parts = [tmp_path / f"{i}.zip" for i in (0, 1)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for i, part in enumerate(parts):
+            restore_block(source, part, Counting(0.5, spec=TRUE_COLOUR), block=(i, 2), options=settings)
+        joined = join_blocks(source, parts, tmp_path / "joined.tif", Counting(0.5, spec=TRUE_COLOUR), options=settings)
+    assert joined.target.read_bytes() == result.target.read_bytes()
+    assert joined.quality.read_bytes() == result.quality.read_bytes()
 
 
 def test_a_scene_whose_bands_are_all_restored_has_one_quality_band_with_colours(tmp_path: Path) -> None:

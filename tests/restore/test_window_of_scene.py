@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from attcr.cli import app
 from attcr.errors import ConfigError, SceneError
-from attcr.restore import Progress, RestoreOptions, plan_scene, restore_scene
+from attcr.restore import Progress, RestoreOptions, join_blocks, plan_scene, restore_block, restore_scene
 from attcr.restore.walk import Strip
 from attcr.scenes import windows
 from attcr.scenes.tiles import Tile
@@ -122,10 +122,15 @@ def test_a_window_is_taken_up_and_joined_to_the_same_bytes(tmp_path: Path, scene
         restore_scene(scene, again, Smooth(), options=given, resume=True, progress=stop)
     result = restore_scene(scene, again, Smooth(), options=given, resume=True)
     assert 0 < result.resumed_row < 120
-    once, resumed = (
-        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("once", "again")
+    (tmp_path / "joined").mkdir()
+    parts = [tmp_path / f"{i}.zip" for i in range(3)]
+    for i, part in enumerate(parts):
+        restore_block(scene, part, Smooth(), block=(i, 3), options=given)
+    join_blocks(scene, parts, tmp_path / "joined" / "out.tif", Smooth(), options=given)
+    once, *others = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("once", "again", "joined")
     )
-    assert resumed == once
+    assert others == [once, once]
 
 
 def test_what_another_window_left_behind_is_not_taken_up(tmp_path: Path, scene: Path, mask: Path) -> None:
@@ -181,7 +186,7 @@ def dates(tmp_path: Path) -> tuple[Path, Path, list[str]]:
     mask = make(tmp_path / "cloud.tif", cloudy, **UTM)
     scene = make(tmp_path / "S2A_20200105.tif", first, name, **UTM)
     same = make(tmp_path / "S2A_20200115.tif", near, name, **UTM)
-    moved = {**UTM, "transform": UTM["transform"] * Affine.translation(-7.8, -3.7)}
+    moved = {**UTM, "transform": UTM["transform"] * Affine.translation(-7.4, -3.3)}
     other = make(tmp_path / "S2A_20200125.tif", np.pad(far, ((0, 0), (4, 9), (8, 3)), mode="edge"), name, **moved)
     return scene, mask, [str(same), str(other)]
 

@@ -57,3 +57,40 @@ def test_the_image_is_built_without_keys_and_history() -> None:
     assert {line[1:] for line in taken if line.startswith("!")} == {
         "src", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["serve.yaml", "indexed-job.yaml"])
+def test_kubernetes_takes_the_manifests(name: str) -> None:
+    validate = pytest.importorskip("kubernetes_validate")
+    for one in yaml.safe_load_all((DEPLOY / name).read_text()):
+        validate.validate(one, "1.31", strict=True)
+
+
+def test_only_what_is_labelled_reaches_the_pod_and_disks_have_limits() -> None:
+    kinds: dict[str, Any] = {one["kind"]: one for one in yaml.safe_load_all((DEPLOY / "serve.yaml").read_text())}
+    policy, pod = kinds["NetworkPolicy"]["spec"], kinds["StatefulSet"]["spec"]["template"]["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["ingress"][0]["from"][0]["podSelector"]["matchLabels"] == {"attcr-access": "true"}
+    assert pod["serviceAccountName"] == kinds["ServiceAccount"]["metadata"]["name"]
+    assert pod["containers"][0]["resources"]["limits"]["ephemeral-storage"]
+    assert pod["volumes"][1]["emptyDir"]["sizeLimit"]
+
+
+def test_the_overlay_changes_what_is_there() -> None:
+    """A patch that names what does not exist would add a second container."""
+    kinds: dict[str, Any] = {one["kind"]: one for one in yaml.safe_load_all((DEPLOY / "serve.yaml").read_text())}
+    overlay = yaml.safe_load((DEPLOY / "gpu" / "kustomization.yaml").read_text())
+    (patch,) = [yaml.safe_load(one["patch"]) for one in overlay["patches"]]
+    base = kinds[patch["kind"]]
+    assert patch["metadata"]["name"] == base["metadata"]["name"]
+    (ours,), (theirs,) = (one["spec"]["template"]["spec"]["containers"] for one in (base, patch))
+    assert ours["name"] == theirs["name"]
+    assert theirs["args"] == [*ours["args"], "--device", "cuda"]
+
+
+def test_the_line_of_the_dockerfile_gives_what_its_command_wants() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    (line,) = re.findall(r"docker run .*", text)
+    assert ":/keys/keys.txt:ro" in line
+    assert '"--keys", "/keys/keys.txt"' in text
+    assert text.index('"torch==$TORCH"') < text.index("COPY . /src")

@@ -128,10 +128,11 @@ def test_a_result_is_sent_whole_while_its_job_is_removed(tmp_path: Path, monkeyp
         job = begin(client, tiff(32))
         ended(client, job)
         whole = client.get(f"/jobs/{job}/results/restored").content
+        serving = client.app.state.supervisor  # type: ignore[attr-defined]
         send = FileResponse._handle_simple
 
         async def removed_first(self: FileResponse, *arguments: Any) -> None:
-            client.app.state.supervisor.store.remove_files(job)  # type: ignore[attr-defined]
+            serving.store.remove_files(serving.queue.get("anonymous", job))  # type: ignore[attr-defined]
             await send(self, *arguments)
 
         monkeypatch.setattr(FileResponse, "_handle_simple", removed_first)

@@ -3,15 +3,18 @@
 import json
 from io import BytesIO
 from math import asinh, pi, radians, tan
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import rasterio
 from PIL import Image
 from starlette.testclient import TestClient
 
 from attcr.serve import tiles
 from fake_fleets import host, told
+from fake_scenes import UTM
 from fake_services import ask, begin, ended, pixels, plain_tiff, quick_server, tiff
 
 
@@ -116,5 +119,24 @@ def test_files_come_from_allowed_hosts_and_items(tmp_path: Any) -> None:
 def test_the_stretch_is_of_the_middle_numbers(tmp_path: Any) -> None:
     values = tiff(64, bands=1, dtype="uint16")
     (tmp_path / "x.tif").write_bytes(values)
-    low, high = tiles.stretch_of((str(tmp_path / "x.tif"),), "")
+    low, high = tiles.stretch_of((str(tmp_path / "x.tif"),), "", "true", "")
     assert [low, high] == pytest.approx(np.percentile(pixels(values), [1, 99]).tolist())
+
+
+def test_the_colours_are_those_of_the_product_and_zeros_are_no_data(tmp_path: Path) -> None:
+    """Sentinel-2 bands in files, as downloaded: red is B04, whatever came first, and the rim is no stretch."""
+    source = []
+    for number, band in enumerate(("B01", "B02", "B03", "B04", "B08", "B12"), 1):
+        values = np.full((1, 64, 64), 1000 * number, np.uint16)
+        values[:, :20] = 0
+        path = tmp_path / f"T33UXR_20200101T100031_{band}_10m.tif"
+        with rasterio.open(path, "w", driver="GTiff", count=1, height=64, width=64, dtype="uint16", **UTM) as file:
+            file.write(values)
+        source.append(str(path))
+    told = tiles.info(tuple(source), "s2-l2a", "")
+    assert told["shows"] == {
+        "true": ["B04", "B03", "B02"], "false": ["B08", "B04", "B03"], "swir": ["B12", "B08", "B04"],
+    }  # fmt: skip
+    assert tiles.info(tuple(source), "", "")["shows"] == told["shows"], "it need not be known which of L2A it is"
+    assert told["stretch"][0] == [2000, 4000]
+    assert tiles.stretch_of(tuple(source), "s2-l2a", "swir", "") == (4000, 6000)

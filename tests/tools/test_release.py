@@ -23,6 +23,7 @@ def repository(tmp_path: Path) -> Path:
     (tmp_path / "src" / "attcr").mkdir(parents=True)
     (tmp_path / "src" / "attcr" / "version.py").write_text('__version__ = "1.2.3"\n')
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 1.2.3 (2026-11-16)\n")
+    (tmp_path / "CITATION.cff").write_text("title: attcr\nversion: 1.2.3\n")
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     write_nightly(tmp_path, commit_all(tmp_path), "green")
     commit_all(tmp_path)
@@ -50,6 +51,7 @@ def test_another_version_is_not(release: ModuleType, repository: Path) -> None:
     told = release.problems("1.3.0", repository)
     assert told == [
         "src/attcr/version.py says 1.2.3, not 1.3.0",
+        "CITATION.cff does not say version: 1.3.0",
         "CHANGELOG.md has no section `## 1.3.0 (YYYY-MM-DD)`",
     ]
 

@@ -11,16 +11,18 @@ import queue
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Callable
 
-INSTALL = """Install it once, outside QGIS, into an environment of its own.
+INSTALL = """Run "Set up attcr" in the Processing toolbox, which installs it. Or install it by hand, into an environment
+of its own.
 Linux and macOS, in a terminal:
     python3 -m venv ~/attcr
     ~/attcr/bin/pip install 'attcr[scenes]'
@@ -44,8 +46,90 @@ class EngineError(Exception):
     """What the user is to be told."""
 
 
-def find_attcr(chosen: str = "") -> str:
-    """Give the attcr to run: the chosen one (its file, or the folder of its environment), else that on the path.
+def environment_in(profile: Path) -> Path:
+    """Name the environment that `set_up` makes in a profile of QGIS."""
+    return profile / "attcr"
+
+
+def set_up(
+    folder: Path, wheels: str, version: str, python: str, on_line: Callable[[str], None], stopped: Callable[[], bool]
+) -> str | None:
+    """Make an environment and install attcr into it; give its program, or None where it was stopped.
+
+    With uv, if it is there, else with the venv of a Python. `wheels` is a folder to install from without internet.
+    What was there before stays until the new one works.
+    """
+    name = f"attcr[scenes]{version and '=='}{version}"
+    uv = shutil.which("uv")
+    if wheels and not Path(wheels).is_dir():
+        raise EngineError(f"There is no folder {wheels}: name one with the wheels of attcr and of all it needs.")
+    fresh, bin_ = folder.with_name(f"{folder.name}.new"), "Scripts" if os.name == "nt" else "bin"
+    shutil.rmtree(fresh, ignore_errors=True)
+    inner = str(fresh / bin_ / ("python.exe" if os.name == "nt" else "python"))
+    local = ["--no-index", "--find-links", wheels] if wheels else []
+    if uv:
+        steps = [
+            [uv, "venv", "--relocatable", "--python", python or ">=3.10", str(fresh)],
+            [uv, "pip", "install", "--python", inner, *local, name],
+        ]
+    else:
+        python = python or find_python()
+        steps = [
+            [python, "-m", "venv", str(fresh)],
+            [inner, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off", *local, name],
+        ]
+    try:
+        for step in [*steps, [inner, "-m", "attcr", "--version"]]:
+            on_line(" ".join(step))
+            said: list[str] = []
+
+            def hear(line: str, said: list[str] = said) -> None:
+                said.append(line)
+                on_line(line)
+
+            ended = run(step, hear, stopped)
+            on_line(ended.stdout.strip())
+            if ended.stopped:
+                return None
+            if ended.code:
+                raise EngineError(_reason(step[0], ended.code, [*said, ended.stdout]))
+        shutil.rmtree(folder, ignore_errors=True)
+        fresh.rename(folder)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return _own_program(folder)
+
+
+def _own_program(folder: Path) -> str:
+    """Write what starts attcr in an environment that was made under another name."""
+    bin_ = "Scripts" if os.name == "nt" else "bin"
+    program = folder / ("attcr.cmd" if os.name == "nt" else "attcr")
+    if os.name == "nt":
+        program.write_text(f'@"%~dp0{bin_}\\python.exe" -m attcr %*\n', encoding="utf-8")
+    else:
+        program.write_text(f'#!/bin/sh\nexec "$(dirname "$0")/{bin_}/python" -m attcr "$@"\n', encoding="utf-8")
+        program.chmod(0o755)
+    return str(program)
+
+
+def find_python() -> str:
+    """Give a Python of at least 3.10 that can make an environment; QGIS's own on Windows and macOS."""
+    places = [str(Path(sys.exec_prefix) / name) for name in ("bin/python3", "python.exe", "../MacOS/bin/python3")]
+    names = ("python3", *(f"python3.{minor}" for minor in range(14, 9, -1)), "python")
+    for place in (*places, *filter(None, map(shutil.which, names))):
+        asked = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))"
+        with suppress(OSError, subprocess.SubprocessError):
+            if not subprocess.run([place, "-c", asked], env=environment(), capture_output=True, timeout=60).returncode:
+                return place
+    raise EngineError(
+        "No Python of 3.10 or later with venv was found: install uv (docs.astral.sh/uv) or Python (python.org), or on "
+        "Debian and Ubuntu the package python3-venv, and try again."
+    )
+
+
+def find_attcr(chosen: str = "", profile: Path | None = None) -> str:
+    """Give the attcr to run: the chosen one (its file, or the folder of its environment), that of the profile, or
+    that on the path.
 
     Programs that are started from a desktop often have a shorter path than a terminal: where pipx and uv put
     commands is looked at, too.
@@ -56,7 +140,8 @@ def find_attcr(chosen: str = "") -> str:
         places = [given, given / "bin" / name, given / "Scripts" / name, given / name]
     else:
         on_path = shutil.which("attcr")
-        places = [Path(on_path)] if on_path else []
+        places = [environment_in(profile) / ("attcr.cmd" if os.name == "nt" else "attcr")] if profile else []
+        places += [Path(on_path)] if on_path else []
         places.append(Path.home() / ".local" / "bin" / name)
     for place in places:
         if place.is_file() and os.access(place, os.X_OK):

@@ -20,6 +20,8 @@ from qgis.core import (
     QgsRasterMinMaxOrigin,
 )
 
+from .scene import of_qgis
+
 STYLE = Path(__file__).with_name("quality.qml")
 ORDER = ("Quality", "After", "Before")
 """Layers of a group, from the top."""
@@ -136,5 +138,7 @@ def show_true_colour(layer: QgsRasterLayer) -> None:
     if not all(found):
         return
     layer.setRenderer(QgsMultiBandColorRenderer(layer.dataProvider(), *found))
-    layer.setContrastEnhancement(QgsContrastEnhancement.StretchToMinimumMaximum, QgsRasterMinMaxOrigin.CumulativeCut)
+    stretch = QgsContrastEnhancement.ContrastEnhancementAlgorithm.StretchToMinimumMaximum
+    cut = of_qgis("RasterRangeLimit", "CumulativeCut", lambda: QgsRasterMinMaxOrigin.CumulativeCut)
+    layer.setContrastEnhancement(stretch, cut)
     layer.triggerRepaint()

@@ -6,7 +6,9 @@ from processing.core.ProcessingConfig import ProcessingConfig, Setting
 from qgis.core import QgsProcessingProvider
 from qgis.PyQt.QtGui import QIcon
 
+from .fill_dates import FillFromDates
 from .remove_clouds import RemoveClouds
+from .set_up import SetUp
 from .setting import CHOSEN, ICON
 from .which_weights import WhichWeights
 
@@ -37,7 +39,7 @@ class AttcrProvider(QgsProcessingProvider):
             Setting(
                 self.name(),
                 CHOSEN,
-                "Folder of attcr's environment, or the program itself (empty: the one on the path)",
+                "Folder of attcr's environment, or the program (empty: what Set up attcr made, or that on the path)",
                 "",
                 valuetype=Setting.FOLDER,
             )
@@ -52,7 +54,7 @@ class AttcrProvider(QgsProcessingProvider):
 
     def loadAlgorithms(self) -> None:  # noqa: N802
         """Add the algorithms."""
-        for algorithm in (RemoveClouds(), WhichWeights()):
+        for algorithm in (SetUp(), RemoveClouds(), FillFromDates(), WhichWeights()):
             self.addAlgorithm(algorithm)
 
     def defaultRasterFileExtension(self) -> str:  # noqa: N802

@@ -30,6 +30,7 @@ from .scene import (
     address_of,
     advanced,
     missing_scene,
+    of_qgis,
     scene_of,
     sensor_options,
 )
@@ -96,27 +97,21 @@ class RemoveClouds(QgsProcessingAlgorithm):
     def initAlgorithm(self, configuration: dict[str, Any] | None = None) -> None:  # noqa: N802
         """Add the parameters and outputs."""
         add_scene(self)
+        add_sensor(self)
         self.addParameter(_choice(WEIGHTS, "Weights", [FITTING, *CHOICES["weights"]]))
-        self.addParameter(_choice(MASK, "Where the clouds are", [CHOSEN_MASK, *CHOICES["mask"]]))
-        self.addParameter(QgsProcessingParameterRasterLayer(MASK_LAYER, "Mask layer", optional=True))
-        self.addParameter(
-            QgsProcessingParameterMultipleLayers(
-                REFERENCES, "Images of other dates", layerType=QgsProcessing.TypeRaster, optional=True
-            )
-        )
+        add_mask(self)
+        add_references(self, optional=True)
         other = QgsProcessingParameterFile(
             WEIGHTS_FILE, "Other weights (a file, hf://OWNER/NAME or a URL)", optional=True
         )
         other.setFileFilter("Weights (*.safetensors *.onnx);;All files (*)")
         self.addParameter(advanced(other))
         self.addParameter(advanced(_choice(UNSEEN, "Cloud that cannot be removed", CHOICES["unseen"])))
-        add_sensor(self)
         bands = "Bands for the network, where the file does not name them (numbers from 1, as 3,2,1)"
         self.addParameter(advanced(QgsProcessingParameterString(BANDS, bands, optional=True)))
         extra = "Additional options of attcr restore (as --dilate 12 --confidence)"
         self.addParameter(advanced(QgsProcessingParameterString(EXTRA, extra, optional=True)))
-        self.addParameter(QgsProcessingParameterRasterDestination(OUTPUT, "Without clouds"))
-        self.addOutput(QgsProcessingOutputRasterLayer(QUALITY, "Quality"))
+        add_outputs(self)
 
     def canExecute(self) -> tuple[bool, str]:  # noqa: N802
         """Say whether there is an attcr to run."""
@@ -150,14 +145,21 @@ class RemoveClouds(QgsProcessingAlgorithm):
             references = [address_of(layer) for layer in given]
             self._inputs = list(references)
             self._options = [
-                *_weights(self, parameters, context),
+                *self.weights(parameters, context),
                 *self._mask(parameters, context),
                 *(word for reference in references for word in ("--reference", reference)),
-                *self._advanced(parameters, context),
+                *sensor_options(self, parameters, context),
+                *self.further(parameters, context),
             ]
         except EngineError as error:
             raise QgsProcessingException(str(error)) from error
         return True
+
+    def weights(self, parameters: dict[str, Any], context: QgsProcessingContext) -> list[str]:
+        """Give the option that names the network."""
+        other = self.parameterAsFile(parameters, WEIGHTS_FILE, context).strip()
+        weights = other or self.parameterAsEnumString(parameters, WEIGHTS, context)
+        return [] if weights in ("", FITTING) else ["--weights", weights]
 
     def _mask(self, parameters: dict[str, Any], context: QgsProcessingContext) -> list[str]:
         mask = self.parameterAsEnumString(parameters, MASK, context)
@@ -170,11 +172,11 @@ class RemoveClouds(QgsProcessingAlgorithm):
             raise QgsProcessingException(self.invalidRasterError(parameters, MASK_LAYER))
         return [] if mask in ("", CHOSEN_MASK) else ["--mask", mask]
 
-    def _advanced(self, parameters: dict[str, Any], context: QgsProcessingContext) -> list[str]:
+    def further(self, parameters: dict[str, Any], context: QgsProcessingContext) -> list[str]:
+        """Give the advanced options."""
         bands = self.parameterAsString(parameters, BANDS, context).strip()
         unseen = self.parameterAsEnumString(parameters, UNSEEN, context)
         return [
-            *sensor_options(self, parameters, context),
             *(["--bands", bands] if bands else []),
             *(["--unseen", unseen] if unseen not in ("", CHOICES["unseen"][0]) else []),
             *split_options(self.parameterAsString(parameters, EXTRA, context)),
@@ -212,13 +214,28 @@ def listener_of(feedback: QgsProcessingFeedback) -> Listener:
     return Listener(progress, feedback.pushInfo, feedback.pushWarning, feedback.isCanceled)
 
 
+def add_mask(algorithm: QgsProcessingAlgorithm) -> None:
+    """Add what says where the clouds are."""
+    algorithm.addParameter(_choice(MASK, "Where the clouds are", [CHOSEN_MASK, *CHOICES["mask"]]))
+    algorithm.addParameter(QgsProcessingParameterRasterLayer(MASK_LAYER, "Mask layer", optional=True))
+
+
+def add_references(algorithm: QgsProcessingAlgorithm, *, optional: bool) -> None:
+    """Add the images of other dates."""
+    raster = of_qgis("ProcessingSourceType", "Raster", lambda: QgsProcessing.TypeRaster)
+    given = QgsProcessingParameterMultipleLayers(
+        REFERENCES, "Images of other dates", layerType=raster, optional=optional
+    )
+    algorithm.addParameter(given)
+
+
+def add_outputs(algorithm: QgsProcessingAlgorithm) -> None:
+    """Add the result and its quality layer."""
+    algorithm.addParameter(QgsProcessingParameterRasterDestination(OUTPUT, "Without clouds"))
+    algorithm.addOutput(QgsProcessingOutputRasterLayer(QUALITY, "Quality"))
+
+
 def _choice(name: str, description: str, options: list[str]) -> QgsProcessingParameterEnum:
     return QgsProcessingParameterEnum(
         name, description, options=options, defaultValue=options[0], usesStaticStrings=True
     )
-
-
-def _weights(algorithm: QgsProcessingAlgorithm, parameters: dict[str, Any], context: QgsProcessingContext) -> list[str]:
-    other = algorithm.parameterAsFile(parameters, WEIGHTS_FILE, context).strip()
-    weights = other or algorithm.parameterAsEnumString(parameters, WEIGHTS, context)
-    return [] if weights in ("", FITTING) else ["--weights", weights]

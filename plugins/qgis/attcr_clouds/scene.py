@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 from qgis.core import (
+    Qgis,
     QgsMapLayer,
     QgsProcessingAlgorithm,
     QgsProcessingContext,
@@ -40,17 +41,24 @@ def add_sensor(algorithm: QgsProcessingAlgorithm) -> None:
     """Add what says of which product the values are."""
     sensor = QgsProcessingParameterEnum(
         SENSOR,
-        "Product, if the metadata does not say it",
+        "Product (the image's own, unless it is named here)",
         options=[RECOGNISED, *CHOICES["sensor"]],
         defaultValue=RECOGNISED,
         usesStaticStrings=True,
     )
-    algorithm.addParameter(advanced(sensor))
+    algorithm.addParameter(sensor)
+
+
+def of_qgis(kind: str, member: str, older: Callable[[], Any]) -> Any:
+    """Give a member of an enumeration by its name in QGIS 4, or what was called otherwise before."""
+    found = getattr(Qgis, kind, None)
+    return older() if found is None else getattr(found, member)
 
 
 def advanced(parameter: QgsProcessingParameterDefinition) -> QgsProcessingParameterDefinition:
     """Put a parameter among the advanced ones."""
-    parameter.setFlags(parameter.flags() | QgsProcessingParameterDefinition.FlagAdvanced)
+    flag = of_qgis("ProcessingParameterFlag", "Advanced", lambda: QgsProcessingParameterDefinition.FlagAdvanced)
+    parameter.setFlags(parameter.flags() | flag)
     return parameter
 
 

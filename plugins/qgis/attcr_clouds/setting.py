@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from processing.core.ProcessingConfig import ProcessingConfig
+from qgis.core import QgsApplication
 
 from .engine import EngineError, find_attcr
 
@@ -13,9 +14,14 @@ CHOSEN = "ATTCR_ENVIRONMENT"
 ICON = Path(__file__).with_name("icon.svg")
 
 
+def profile() -> Path:
+    """Give the folder of the user's profile."""
+    return Path(QgsApplication.qgisSettingsDirPath())
+
+
 def chosen_attcr() -> str:
     """Give the attcr to run."""
-    return find_attcr(str(ProcessingConfig.getSetting(CHOSEN) or "").strip())
+    return find_attcr(str(ProcessingConfig.getSetting(CHOSEN) or "").strip(), profile())
 
 
 def can_run() -> tuple[bool, str]:

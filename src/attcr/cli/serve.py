@@ -51,4 +51,4 @@ def serve(
         allow_hosts=tuple(allow_host or ()),
         limits=read_limits(limit or []),
     )
-    app.serve(settings, announce=lambda at: typer.echo(f"serving {store} at {at}"))
+    app.serve(settings, announce=lambda at: typer.echo(f"serving {store} at {at}\nopen {at}/viewer/ in a browser"))

@@ -83,7 +83,7 @@ class Filled(NamedTuple):
     source: NDArray[np.int16]
     """(t, h, w): which date counts most; the own one where it was seen, -1 where nothing is known."""
     days: Float32
-    """(t, h, w): weighted mean of the days of what a pixel is from, from this date on; 0 where it was seen."""
+    """(t, h, w): days from this date to `source`; 0 where it was seen or nothing is known."""
     error: Float32
     """(t, h, w): expected absolute error, mean over the bands; 0 where it was seen, NaN where nothing is known."""
 
@@ -246,13 +246,12 @@ class _Block:
         values = np.where(own, here, np.where(self.known, self.values[at], np.float32(np.nan)))
         parts = np.where(self.seen, self.parts[at][:, None, None], 0) + 1e-9 * self.seen / self.apart[at][:, None, None]
         source = np.where(own, at, np.where(self.known, parts.argmax(axis=0), -1)).astype(np.int16)
-        away = self.dates.days - self.dates.days[at]
-        days = np.einsum("t,thw->hw", away, parts) / np.maximum(parts.sum(axis=0), 1e-30)
+        days = np.where(source < 0, 0, self.dates.days[source] - self.dates.days[at]).astype(np.float32)
         error = np.where(own, 0, np.where(self.known, self.error[at], np.nan)).astype(np.float32)
         left = np.where(np.isfinite(here).all(axis=0), CLOUD_LEFT, NODATA)
         filled = np.where(error > LARGE_ERROR, LOW_CONFIDENCE, FROM_DATE)
         quality = np.where(own, ORIGINAL, np.where(self.known, filled, left)).astype(np.uint8)
-        return Filled(values, quality, source, np.where(own, 0, days).astype(np.float32), error)
+        return Filled(values, quality, source, days, error)
 
 
 def _apart(values: Float32, seen: Bool, days: Float64) -> Float64:

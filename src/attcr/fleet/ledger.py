@@ -38,8 +38,9 @@ SCHEMA = pa.schema(
         ("time", pa.timestamp("us", tz="UTC")),
     ]
 )
-Status = Literal["done", "found", "quarantined", "lost", "requeued"]
-"""done: restored now. found: its item was there. lost: a process died at it. requeued: asked for again."""
+Status = Literal["done", "found", "quarantined", "lost", "requeued", "block"]
+"""done: restored now. found: its item was there. lost: a process died at it. requeued: asked for again.
+block: some rows of a scene are restored, which no ledger records."""
 DONE = ("done", "found")
 _KNOWN = get_args(Status)
 _LAST_MICROSECOND = 253_402_300_800_000_000  # of the year 9999, where Python's dates end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import glob
 import hashlib
 import io
@@ -33,8 +34,13 @@ ROWS_AT_ONCE = 4096
 ID_SHOWN = 4000
 """Characters of an id that cannot be one that are kept."""
 MOST_MEGAPIXELS = 1e7
-"""Of a scene: a row that says more is wrong."""
+"""Of a scene: a row that says more is wrong, and would ask for blocks without end."""
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+_PUNCTUATION = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\]]', re.DOTALL)
+_FEATURES = re.compile(r'"features"\s*:\s*\[')
+_COLLECTION = re.compile(r'\s*\{\s*"type"\s*:\s*"FeatureCollection"')
+_BETWEEN = re.compile(r"[ \t\r\n,]*")
+_DECODER = json.JSONDecoder()
 _CHUNK = 1 << 20
 
 SCHEMA = pa.schema(
@@ -67,6 +73,10 @@ class Work:
     """Why this row cannot be run, if it cannot."""
     key: str = ""
     """A sha256 of input, weights and options: equal keys are equal work."""
+    block: int = 0
+    """Which block of a scene that is split; the one after the last stands for joining them."""
+    blocks: int = 0
+    """Blocks of the scene; 0 where it is not split."""
 
     def keyed(self, recipe: str) -> Work:
         """Give the same work with its key under a recipe, which stands for weights and options."""
@@ -145,7 +155,7 @@ def read_manifest(source: str) -> Iterator[Work]:
         raise ManifestError(f"{source} does not exist: check the path.")
     try:
         yield from readers[suffix](source)
-    except (OSError, pa.ArrowException, BaseError, UnicodeDecodeError) as error:
+    except (OSError, pa.ArrowException, BaseError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ManifestError(f"{redact(source)} cannot be read as a manifest: {hide_secrets(str(error))}") from error
 
 
@@ -368,15 +378,79 @@ def _read_stac_lines(source: str) -> Iterator[Work]:
 
 
 def _read_stac(source: str) -> Iterator[Work]:
-    """Read an ItemCollection or one item; it is held whole, so large ones are better given as lines or Parquet."""
-    make = partial(work_of_item, folder=_folder_of(source))
+    """Read an ItemCollection or one item, holding one item at a time.
+
+    What ends in the middle of an item is tried again when it has doubled, so the time grows with the length alone.
+    """
+    folder, utf8 = _folder_of(source), codecs.getincrementaldecoder("utf-8")()
+    pieces: list[str] = []
+    held, enough, inside = 0, 0, False
+    with _open(source) as file:
+        for data in chain(iter(partial(file.read, _CHUNK), b""), (b"",)):
+            pieces.append(utf8.decode(data))
+            held += len(pieces[-1])
+            if held < enough and data:
+                continue
+            text, end = "".join(pieces), 0
+            if not inside:
+                start = _FEATURES.search(text)
+                inside, end = bool(start), start.end() if start else 0
+            if inside or not _COLLECTION.match(text):
+                for work, after in _works_in(text, end, "]" if inside else ("]", "["), folder):
+                    yield work
+                    end = after
+            end = _BETWEEN.match(text, end).end()  # type: ignore[union-attr]  # it matches nothing, too
+            if inside and text.startswith("]", end):
+                return
+            pieces, held = [text[end:]], len(text) - end
+            enough = 2 * held
+    if held:
+        raise ManifestError(f"{redact(source)} ends in the middle of an item: fetch it again.")
+
+
+def _works_in(text: str, at: int, stop: str | tuple[str, str], folder: str) -> Iterator[tuple[Work, int]]:
+    """Give the works of a text from a place on, each with where it ends, up to a sign or an item without its end."""
+    while True:
+        at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]
+        if at == len(text) or text.startswith(stop, at):
+            return
+        work, at = _next_work(text, at, folder)
+        if work is None:
+            return  # the rest of it comes later
+        yield work, at
+
+
+def _next_work(text: str, at: int, folder: str) -> tuple[Work | None, int]:
+    """Give what stands at a place of a text as work, and where it ends; None where its end is not there yet."""
     try:
-        with _open(source) as file:
-            content = json.load(file)
+        item, end = _DECODER.raw_decode(text, at)
+    except (ValueError, RecursionError):  # unfinished, or wrong: its brackets tell
+        end = _end_of_value(text, at)
+        return (_refused_json(text[at:end]), end) if end else (None, at)
+    if end == len(text) and not text.endswith(("}", "]", '"')):
+        return None, at  # a number may continue
+    return guarded(partial(work_of_item, folder=folder), item), end
+
+
+def _refused_json(text: str) -> Work:
+    try:
+        json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ManifestError(f"{redact(source)} is no JSON: {error}. Fetch it again.") from error
-    features = content.get("features") if isinstance(content, dict) else None
-    yield from (guarded(make, item) for item in (features if isinstance(features, list) else [content]))
+        return refused(f"An item is no JSON: {type(error).__name__}: {error}")
+    return refused("An item is no JSON.")
+
+
+def _end_of_value(text: str, at: int) -> int:
+    """Give where the brackets that stand at a place are all closed, or a word ends; 0 if it continues."""
+    if not text.startswith(("{", "["), at):
+        stop = re.compile(r"[,\]}]").search(text, at + 1)
+        return stop.start() if stop else 0
+    depth = 0
+    for sign in _PUNCTUATION.finditer(text, at):
+        depth += (sign[0] in "{[") - (sign[0] in "}]")
+        if not depth:
+            return sign.end()
+    return 0
 
 
 def _read_list(source: str) -> Iterator[Work]:

@@ -35,8 +35,11 @@ class FleetOptions:
     attempts: Annotated[int, Option(
         "Tries before a scene is quarantined.",
         "", "NUMBER", least=1)] = 3
+    split_over: Annotated[float | None, Option(
+        "Split scenes with more megapixels into blocks of rows for several workers.",
+        "", "MEGAPIXELS")] = None
     deadline: Annotated[float | None, Option(
-        "Quarantine a scene that takes more seconds.",
+        "Quarantine a scene, or a block of one, that takes more seconds.",
         "", "SECONDS")] = None
     # fmt: on
     shard: tuple[int, int] = (0, 1)
@@ -48,6 +51,8 @@ class FleetOptions:
         index, count = self.shard
         if not 0 <= index < count:
             raise ConfigError(f"shard is {index}/{count}; expected i/n with i from 0 to n - 1.")
+        if self.split_over is not None and self.split_over <= 0:
+            raise ConfigError(f"split_over is {self.split_over} megapixels and must be more than 0.")
         if self.deadline is not None and not 0 < self.deadline < float("inf"):
             raise ConfigError(f"deadline is {self.deadline} seconds and must be more than 0.")
         if self.engine == "local" and (self.workers > 1 or self.gpus or self.address):

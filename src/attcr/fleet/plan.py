@@ -192,6 +192,13 @@ def write_plan(works: Iterator[Work], path: Path) -> Plan:
     return Plan(scenes, megapixels + unsized * (sum(sizes) / len(sizes) if sizes else 0.0), unsized, refused)
 
 
+def megapixels_of(work: Work) -> float | None:
+    """Give a scene's size if its row or a local file says it."""
+    if work.megapixels is not None or work.item or not all(is_local(href) for href in work.hrefs):
+        return work.megapixels
+    return measure(work)
+
+
 def measure(work: Work) -> float | None:
     """Open a scene and give its megapixels; None where it does not open."""
     try:

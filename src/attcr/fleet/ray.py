@@ -117,7 +117,7 @@ class _Pool:
         self._calls: dict[Any, tuple[_Member, _Call]] = {}
         self._ahead: deque[_Call] = deque()
         self._again: deque[Work] = deque()
-        self._lost: dict[str, int] = {}
+        self._lost: dict[tuple[str, int], int] = {}
         self._pace = 0.0
         self._deaths = 0
         if self._prefetch():  # else there is nothing to do, and nothing to start for it
@@ -217,7 +217,7 @@ class _Pool:
     def _take_back(self, call: _Call, error: RayError) -> Iterator[Outcome]:
         """Queue the work of a worker that died again, or quarantine what was alone with too many."""
         for work in call.works:
-            lost = self._lost[work.key] = self._lost.get(work.key, 0) + 1
+            lost = self._lost[work.key, work.block] = self._lost.get((work.key, work.block), 0) + 1
             if lost >= self._job.attempts and call.alone:
                 message = hide_secrets(f"{lost} workers died at it. The last: {str(error).splitlines()[0]}")[:1000]
                 yield Outcome(work.id, work.key, "quarantined", attempts=lost, error="WorkerDied", message=message)

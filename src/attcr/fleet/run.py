@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+import math
 import os
 import re
 import socket
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -33,14 +35,19 @@ from attcr.fleet.ledger import (
 )
 from attcr.fleet.manifest import ROWS_AT_ONCE, Survey, Work, in_shard, read_manifest, survey
 from attcr.fleet.options import FleetOptions as FleetOptions
+from attcr.fleet.plan import megapixels_of
 from attcr.fleet.store import Scratch, Store, open_bucket, split_url, sweep
-from attcr.fleet.worker import Job, SceneWorker
+from attcr.fleet.worker import Job, SceneWorker, block_key
 from attcr.predict import EXPORTED
 from attcr.references.correct import network_sha256
 from attcr.restore.options import RestoreOptions
 from attcr.weights import find_weights
 
 RUN = "run.json"
+MOST_BLOCKS = 4096
+"""Of a scene: the size in a row may be wrong, and a block is at least a row of tiles."""
+
+
 _ENDING = 10  # seconds in which a process that Ray was told to kill is dead, also on a busy machine
 _MARK = re.compile(r"(?P<host>.*):(?P<pid>[1-9][0-9]{0,8}) (?P<name>.+)")  # no process has a larger number
 
@@ -113,8 +120,11 @@ def run_fleet(
                 began = time.perf_counter()
 
             try:
-                with closing(_engine(iter(todo), job, make, ready, fleet, mark)) as outcomes:
-                    for outcome in outcomes:
+                with closing(_engine(todo, job, make, ready, fleet, mark)) as outcomes:
+                    for one in outcomes:
+                        outcome = todo.settle(one)
+                        if outcome is None:
+                            continue
                         tally.count(outcome)
                         ledger.add(outcome)
                         if on_outcome:
@@ -163,7 +173,10 @@ def _engine(
 
 
 class _Todo:
-    """The work of a manifest that is still to do, found a batch of rows at a time."""
+    """The work of a manifest that is still to do, found a batch of rows at a time.
+
+    It may run dry and give more later: the blocks of a split scene are joined when the last of them is restored.
+    """
 
     def __init__(
         self, manifest: str, recipe: str, fleet: FleetOptions, store: Store, tally: Tally, ledger: Ledger
@@ -183,11 +196,41 @@ class _Todo:
         # Eight bytes for each item that is there, and a request for a thousand.
         there = store.names("items") if self._standing.done.size else ()
         self._items = np.sort(np.fromiter((hash(name.removesuffix(".json")) for name in there), np.int64))
-        self._rows = (work for work in read_manifest(manifest) if in_shard(work, fleet.shard))
+        self._block_files: dict[str, list[str]] = {}
+        for name in store.names("blocks"):
+            self._block_files.setdefault(name.partition("-")[0], []).append(name)
+        self._split: dict[str, tuple[Work, int]] = {}
+        self._told: set[str] = set()  # split scenes whose end was told: what their other blocks do is no news
+        self._joins: deque[Work] = deque()
+        rows = (work for work in read_manifest(manifest) if in_shard(work, fleet.shard))
+        self._works = self._left(rows)
 
     def __iter__(self) -> Iterator[Work]:
+        return self
+
+    def __next__(self) -> Work:
+        return self._joins.popleft() if self._joins else next(self._works)
+
+    def settle(self, outcome: Outcome) -> Outcome | None:
+        """Give the outcome as one of a scene, or None while blocks of it are under way or it was reported already."""
+        if outcome.work in self._split:
+            work, left = self._split[outcome.work]
+            if outcome.status == "block":
+                self._split[outcome.work] = (work, left - 1)
+                if left == 1:
+                    self._joins.append(replace(work, block=work.blocks))
+                return None
+            del self._split[outcome.work]  # joined, found, or one block of it cannot be restored
+            self._told.add(outcome.work)
+            if outcome.status != "quarantined":
+                self._drop_blocks(outcome.work, [block_key(work, block) for block in range(work.blocks)])
+        elif outcome.status == "block" or outcome.work in self._told:
+            return None
+        return outcome
+
+    def _left(self, rows: Iterator[Work]) -> Iterator[Work]:
         """Give the rows that are neither done nor quarantined."""
-        standing, rows = self._standing, self._rows
+        standing = self._standing
         seen: set[str] = set()
         while batch := [self._refuse_repeated(work.keyed(self._recipe), seen) for work in islice(rows, ROWS_AT_ONCE)]:
             self._tally.rows += len(batch)
@@ -197,10 +240,30 @@ class _Todo:
             kept_out = contains(standing.quarantined, keys) & ~done
             self._tally.skipped += int(done.sum())
             self._tally.quarantined += int(kept_out.sum())
+            if self._block_files:
+                for i in np.flatnonzero(done):
+                    self._drop_blocks(batch[i].key, [])
             for i in np.flatnonzero(~done & ~kept_out):
                 work = batch[i]
                 if work.id not in self.crashed or self._try_after_crash(work):
-                    yield work
+                    yield from self._blocks_of(work)
+
+    def _blocks_of(self, work: Work) -> Iterator[Work]:
+        """Give the work, or the blocks that it is split into."""
+        limit = self._fleet.split_over
+        size = megapixels_of(work) if limit and not work.problem else None
+        if not limit or not size or size <= limit:
+            yield work
+            return
+        work = replace(work, blocks=min(math.ceil(size / limit), MOST_BLOCKS))
+        self._split[work.key] = (work, work.blocks)
+        for block in range(work.blocks):
+            if work.key in self._split:  # else it was found done, or a block of it failed
+                yield replace(work, block=block)
+
+    def _drop_blocks(self, key: str, known: list[str]) -> None:
+        for block in {*known, *(f"blocks/{name}" for name in self._block_files.pop(key, ()))}:
+            self._store.delete(block)
 
     def _refuse_repeated(self, work: Work, seen: set[str]) -> Work:
         if work.problem or hash(work.id) not in self.about.repeated:

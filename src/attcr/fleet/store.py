@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import stat
@@ -20,8 +19,10 @@ from obstore.store import ObjectStore, from_url
 
 from attcr.addresses import hide_secrets, is_local, redact
 from attcr.errors import FleetError
+from attcr.extras import locks
 from attcr.files import to_disk
 
+fcntl = locks()
 ABSENT: tuple[type[Exception], ...] = (FileNotFoundError, NotFoundError)
 """What obstore raises, by its version, where nothing is found."""
 TAKEN: tuple[type[Exception], ...] = (FileExistsError, AlreadyExistsError)

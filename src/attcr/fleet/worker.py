@@ -24,6 +24,7 @@ from attcr.fleet.settings import options_of
 from attcr.fleet.stop import DeadlineOver, within
 from attcr.fleet.store import Store
 from attcr.predict import Predictor, open_predictor
+from attcr.restore.blocks import join_blocks, restore_block
 from attcr.restore.options import RestoreOptions
 from attcr.restore.scene import Progress, restore_scene
 
@@ -46,6 +47,11 @@ class Job:
     """Seconds that a scene may take, all its tries together."""
     suffix: str = ".safetensors"
     """How the name of the weights file ends, which says what computes it."""
+
+
+def block_key(work: Work, block: int) -> str:
+    """Give the place of a block of a scene that is split."""
+    return f"blocks/{work.key}-{block}-{work.blocks}.zip"
 
 
 def item_key(name: str) -> str:
@@ -121,6 +127,8 @@ class SceneWorker(AbstractContextManager["SceneWorker"]):
                     return found
                 megapixels = self.restore(work, fetched)
                 seconds = time.perf_counter() - began
+                if work.block < work.blocks:
+                    return replace(found, status="block", seconds=seconds, attempts=attempt)
                 if megapixels is None:
                     return found
                 return replace(found, status="done", seconds=seconds, megapixels=megapixels, attempts=attempt)
@@ -145,7 +153,7 @@ class SceneWorker(AbstractContextManager["SceneWorker"]):
             return ""
 
     def restore(self, work: Work, fetched: Fetched | None) -> float | None:
-        """Restore a scene; give its megapixels, or None where another worker was first."""
+        """Restore a scene, or a block of it; give its megapixels, or None where another worker was first."""
         folder = self.scratch.folder / work.id
         shutil.rmtree(folder, ignore_errors=True)
         (folder / "out").mkdir(parents=True)
@@ -156,8 +164,15 @@ class SceneWorker(AbstractContextManager["SceneWorker"]):
             source = lay_down(wanted, fetched, folder / "in")
             target = folder / "out" / f"{work.id}.tif"
             with self.hearing(work):
-                told = self.progress(work)
-                result = restore_scene(source, target, self.predictor(options), options=options, progress=told)
+                if work.block < work.blocks:
+                    self._restore_block(work, source, folder / "block.zip", options)
+                    return None
+                if work.blocks:
+                    blocks = self._fetch_blocks(work, folder / "block.zip")
+                    result = join_blocks(source, blocks, target, self.predictor(options), options=options)
+                else:
+                    told = self.progress(work)
+                    result = restore_scene(source, target, self.predictor(options), options=options, progress=told)
             item = _item(json.loads(result.item.read_text()), work, fetched, self.job.weights_sha256)
             result.item.write_text(json.dumps(item, indent=2) + "\n")
             return sum(result.pixels.values()) / 1e6 if self.publish(work, result.item) else None
@@ -183,6 +198,22 @@ class SceneWorker(AbstractContextManager["SceneWorker"]):
             stop.set()
         assert fetched is not None, "into a folder all is fetched that fits"
         return fetched
+
+    def _restore_block(self, work: Work, source: str | list[str], path: Path, options: RestoreOptions) -> None:
+        key = block_key(work, work.block)
+        if self.store.exists(key):
+            return
+        restore_block(source, path, self.predictor(options), block=(work.block, work.blocks), options=options)
+        self.store.put(path, key)
+
+    def _fetch_blocks(self, work: Work, path: Path) -> Iterator[Path]:
+        """Bring the blocks of a scene here, one at a time."""
+        for block in range(work.blocks):
+            data = self.store.read(block_key(work, block))
+            if data is None:
+                raise FleetError(f"Block {block} of {work.blocks} of {work.id} is gone: run again.")
+            path.write_bytes(data)
+            yield path
 
     def publish(self, work: Work, item: Path) -> bool:
         """Publish all files beside an item and then the item; say whether this worker was the first."""

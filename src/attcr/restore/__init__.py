@@ -5,6 +5,7 @@ from attcr.extras import on_first_use
 # Arrays are restored without rasterio, so names are imported on first use.
 _PUBLIC = {
     "array": ("RestoredArray", "restore_array"),
+    "blocks": ("join_blocks", "restore_block"),
     "look": ("Fit", "choose_weights", "find_clouds", "which_weights"),
     "options": ("RestoreOptions",),
     "publish": ("targets_in",),

@@ -12,6 +12,7 @@ from pathlib import Path
 from attcr.addresses import redact
 from attcr.bands.sensors import Sensor
 from attcr.bands.spec import InputSpec
+from attcr.evidence.ground import CELL, MARGIN
 from attcr.predict import Predictor
 from attcr.references.correct import TILE, Corrector
 from attcr.references.fill import FILL_MARGIN
@@ -21,13 +22,22 @@ from attcr.references.open import ReferenceScene
 from attcr.restore.options import NO_WEIGHTS, RestoreOptions
 from attcr.restore.radar import Decibels
 from attcr.restore.resume import identity_of
-from attcr.scenes.clouds.find import mask_file
+from attcr.scenes.clouds.find import COARSEST, VOTED, VOTED_MARGIN, is_vote, mask_file
 from attcr.scenes.scene import Scene
 from attcr.scenes.tiles import Grid, Tile, grid
 from attcr.version import __version__
 
 Source = str | Path | Sequence[str | Path]
 """Anything that `open_scene` takes."""
+
+
+PROCESS = 480 << 20
+"""Bytes of a process that has done nothing yet, with torch and GDAL."""
+BYTES_PER_PIXEL = 4000
+"""What a pixel of a tile takes where the network does not say."""
+COPIES_OF_GROUND, COPIES_VOTED = 8.5, 12
+"""How many copies of the rows that are looked at together, a float for each pixel, are held while clear ground is asked
+(of each band), and while witnesses vote."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +118,23 @@ class Job:
 
     @property
     def memory(self) -> int:
+        """Bytes that restoring takes at its peak: the process itself, and the step that takes most."""
+        if self.predictor is None:
+            return PROCESS + self._memory_of_strip
+        each = getattr(self.predictor, "bytes_per_pixel", None) or BYTES_PER_PIXEL
+        tile = self.grid.tile_height * self.grid.tile_width * self.options.batch
+        steps = [each * tile + self._memory_of_strip]
+        width = self.grid.width
+        if is_vote(self.mask):
+            side = (VOTED + 2 * VOTED_MARGIN) ** 2
+            steps.append(each * side + COPIES_VOTED * 4 * width * min(VOTED * COARSEST, self.grid.height))
+        if self.mask != "none" and self.options.ground == "scene":
+            rows = min(CELL + 2 * MARGIN, self.grid.height)
+            steps.append(COPIES_OF_GROUND * 4 * len(self.scene.bands) * width * rows + self._memory_of_strip)
+        return PROCESS + max(steps)
+
+    @property
+    def _memory_of_strip(self) -> int:
         """Bytes of one strip: changes, values, what is valid, and what one band's arithmetic takes."""
         pixels = self.grid.tile_height * self.grid.width
         each = 4 + 2 * self.scene.dtype.itemsize + 1

@@ -56,8 +56,8 @@ from attcr.scenes.windows import surroundings, tile_of_box
 if TYPE_CHECKING:
     from torch import nn
 
-MEMORY_LIMIT = 4 << 30
-"""Bytes that one strip of rows may take; a scene that needs more is refused."""
+MEMORY_SHARE, UNKNOWN_MEMORY = 0.75, 8 << 30
+"""The part of the machine's memory that restoring may take, and what that is where the system does not say."""
 MOST_NAMED = 13
 """Bands that a note names; it says no more of others than that there are."""
 MOST_RADAR = 2
@@ -261,6 +261,8 @@ def open_job(
         job = Job(whole, scene, slots, rgb, spec, predictor, sensor, radar, options, others, window=window)
         if options.references:
             job = _with_references(job, str(sources[0]), kept, opened)
+        while job.memory > _memory_limit() and job.options.batch > 1:  # decides nothing but the speed
+            job = replace(job, options=replace(job.options, batch=job.options.batch // 2))
         _check(job)
         yield job
 
@@ -384,17 +386,23 @@ def _with_references(job: Job, source: str, kept: Path | None, opened: ExitStack
     )
 
 
+def _memory_limit() -> float:
+    """Give the bytes of memory that restoring may take."""
+    return MEMORY_SHARE * (memory_of_machine() or UNKNOWN_MEMORY)
+
+
 def _check(job: Job) -> None:
     """Refuse a scene that takes too much memory, or whose values cannot be what they should."""
     scene = job.scene
     if job.options.unseen == "nodata":
         for band in scene.bands:
             blank_of(band.nodata, job.sensor, scene.dtype)
-    limit = min(MEMORY_LIMIT, (memory_of_machine() or 2 * MEMORY_LIMIT) // 2)
+    limit = _memory_limit()
     if job.memory > limit:
+        needed, allowed = (f"{size / 2**30:.1f} GiB" for size in (job.memory, limit))
         raise SceneError(
-            f"One strip of {scene.source} ({scene.width} pixels wide, {len(scene.bands)} bands) takes "
-            f"{job.memory / 2**30:.1f} GiB and {limit / 2**30:.1f} GiB are allowed: use a smaller `tile`."
+            f"{scene.source} ({scene.width} pixels wide, {len(scene.bands)} bands), in tiles of {job.options.tile}, "
+            f"takes {needed} of memory and {allowed} are allowed: use a smaller `tile`."
         )
     check_scene(scene, job.slots, job.options)
     _tell(job)
@@ -562,13 +570,20 @@ def take_up_work(job: Job, folder: Path, resume: bool) -> State:
     )
 
 
-def write_scene(job: Job, outputs: Outputs, state: State, progress: Callable[[Progress], None] | None) -> RestoreResult:
-    """Write every file of a scene from the rows that the walk gives."""
+def write_scene(
+    job: Job,
+    outputs: Outputs,
+    state: State,
+    progress: Callable[[Progress], None] | None,
+    ready: Iterator[FinishedRows] | None = None,
+) -> RestoreResult:
+    """Write every file of a scene from rows that are ready, or that the network gives now."""
     report = progress or (lambda _: None)
     layers = layers_of(job)
     preview = Preview(state.folder / "preview.tif", job.target, job.slots)
     resumed, count = state.row, _TileCount(job, report)
-    restored = _restored_rows(job, state, preview, count, report)
+    if ready is None:
+        ready = _restored_rows(job, state, preview, count, report)
     if not state.has_clouds:
         for name, (profile, described) in layers.items():
             write.create(state.folder / f"{name}.tif", profile, described)
@@ -577,8 +592,10 @@ def write_scene(job: Job, outputs: Outputs, state: State, progress: Callable[[Pr
         state.sizes = {path.name: path.stat().st_size for path in state.folder.glob("*.tif")}
         state.clouds = checksum_of_file(state.folder / CLOUDS)
         state.save()
-    for rows in restored:
+    for rows in ready:
         _keep(rows, state, preview)
+    if state.row != job.target.height:
+        raise SceneError(f"Of {job.target.height} rows {state.row} came: run it again.")
     _tell_of_cloud_left(job, state)
     report(Progress("write", 0, 1))
     publish(job, outputs, layers, state, preview)

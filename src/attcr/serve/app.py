@@ -11,13 +11,16 @@ from typing import Annotated, Any
 import uvicorn
 from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from attcr.errors import FleetError
+from attcr.files import replacing
+from attcr.scenes.sample import write_sample
 from attcr.serve import metrics, pictures, problems, processes, viewer
+from attcr.serve.clients import HEADERS, Watch, places
 from attcr.serve.guard import Guard, base_of, job_of, supervisor_of, user_of
-from attcr.serve.models import JSON, OPENAPI, SCHEMAS, Health, Upload, execute_schema, ref
+from attcr.serve.models import COG, JSON, OPENAPI, SCHEMAS, Health, Upload, execute_schema, ref
 from attcr.serve.problems import Problem, documented
 from attcr.serve.settings import ServeSettings
 from attcr.serve.store import JobState
@@ -30,7 +33,7 @@ GRACE = 5
 BEAT = 10.0
 """Seconds between two signs of life in a stream of events."""
 _LOOK = 0.25  # seconds between two looks at a job that is watched
-_OPEN = ("/", "/conformance", "/processes", "/api", "/health", "/ready")
+_OPEN = ("/", "/conformance", "/processes", "/api", "/health", "/ready", "/sample.tif")
 _SECURITY = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
@@ -100,10 +103,11 @@ async def api(request: Request) -> Response:
 async def upload(request: Request, name: Annotated[str, Query(max_length=500)] = "scene.tif") -> JSONResponse:
     """Take a file: the body of the request, streamed to disk."""
     owner, supervisor = user_of(request), supervisor_of(request)
-    told, most = request.headers.get("Content-Length", ""), supervisor.settings.limits.upload_bytes
-    if told.isdecimal() and int(told) > most:
-        raise Problem(413, f"The file has {int(told):,} bytes, and at most {most:,} are allowed.")
-    found = await supervisor.uploads.receive(owner, name, request.stream())
+    length, most = request.headers.get("Content-Length", ""), supervisor.settings.limits.upload_bytes
+    told = int(length) if length.isdecimal() else 0
+    if told > most:
+        raise Problem(413, f"The file has {told:,} bytes, and at most {most:,} are allowed.")
+    found = await supervisor.uploads.receive(owner, name, request.stream(), told)
     request.app.state.metrics.upload(found.bytes)
     return JSONResponse(Upload(id=found.id, name=found.name, bytes=found.bytes).plain(), 201)
 
@@ -140,6 +144,16 @@ async def watch_job(request: Request, job: str) -> StreamingResponse:
     events = _events(supervisor_of(request), job_of(request, job), base_of(request))
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(events, 200, headers, "text/event-stream")
+
+
+@routes.get("/sample.tif", tags=["service"], responses={200: {"description": "The sample", "content": {COG: {}}}})
+async def sample(request: Request) -> FileResponse:
+    """Give the real scene that comes with the package, to try the service with."""
+    path = supervisor_of(request).store.root / "sample.tif"
+    if not path.exists():
+        with replacing(path) as partial:
+            await run_in_threadpool(write_sample, "scene", partial)
+    return FileResponse(path, media_type="image/tiff", filename="sample.tif")
 
 
 @routes.get("/health", tags=["service"], responses={200: ref(Health)})
@@ -212,11 +226,17 @@ def _as_3_0(value: Any) -> Any:
 
 
 class Server(uvicorn.Server):
-    """A server whose event streams end when it stops."""
+    """A server that ends slow connections, and whose event streams end when it stops."""
 
-    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None], most: int) -> None:
         super().__init__(config)
-        self._stopping = stopping
+        self._stopping, self._watch = stopping, Watch(most)
+
+    async def main_loop(self) -> None:
+        """Serve until told to stop."""
+        watching = asyncio.ensure_future(self._watch.run(self.server_state.connections))
+        await super().main_loop()
+        watching.cancel()
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Hear that it is to stop."""
@@ -240,15 +260,17 @@ def serve(settings: ServeSettings, announce: Callable[[str], None] = lambda _: N
         metrics.log_as_json()
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         announce(f"http://{host}:{listening.getsockname()[1]}")
+        most = places(settings.limits.connections)
         config = uvicorn.Config(
             app,
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=GRACE,
-            timeout_keep_alive=15,
+            timeout_keep_alive=int(HEADERS),
+            limit_concurrency=2 * most,
             http="h11",  # httptools, which is taken where it is installed, has no bound for headers
             h11_max_incomplete_event_size=64 << 10,
             server_header=False,
             proxy_headers=False,
         )
-        Server(config, app.state.supervisor.stopping.set).run([listening])
+        Server(config, app.state.supervisor.stopping.set, most).run([listening])

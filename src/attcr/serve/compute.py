@@ -7,7 +7,7 @@ published once.
 import sys
 from dataclasses import asdict
 
-from attcr.serve.pool import read_requests, take_stdout
+from attcr.serve.pool import hold_memory, read_requests, take_stdout
 from attcr.serve.worker import JobRunner, WorkerSettings
 
 
@@ -20,6 +20,8 @@ def main() -> None:
 
         return run_ray(settings, requests, tell)
     runner = JobRunner(settings)
+    if runner.memory:
+        hold_memory(runner.memory)
     runner.warm()
     tell({"ready": True})
     while True:
@@ -27,6 +29,8 @@ def main() -> None:
         tell({"at": name})
         outcome, told = runner.run(name)
         tell({"id": name, "outcome": asdict(outcome), "told": told})
+        if outcome.error == "MemoryError":
+            return  # another process takes its place: what is left in this one may be in pieces
 
 
 if __name__ == "__main__":

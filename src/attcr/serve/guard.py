@@ -2,11 +2,13 @@
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 
 from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from attcr.serve.clients import Body
 from attcr.serve.problems import Problem
 from attcr.serve.settings import ANONYMOUS, LOOPBACK, ServeSettings, digest_of
 from attcr.serve.store import JobState
@@ -30,14 +32,8 @@ def supervisor_of(request: Request) -> Supervisor:
 
 def user_of(request: Request) -> str:
     """Give the user of a request, or refuse it."""
-    keys = supervisor_of(request).settings.keys
-    if keys is None:
-        return ANONYMOUS
-    scheme, _, key = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() != "bearer":
-        key = request.headers.get("X-API-Key", "")
-    name = keys.get(digest_of(key.strip())) if key else None
-    if name is None:
+    name: str = request.scope["user"]
+    if not name:
         raise Problem(401, "Send your API key as `Authorization: Bearer KEY` or `X-API-Key: KEY`.", headers=_CHALLENGE)
     return name
 
@@ -64,29 +60,35 @@ class Guard:
 
     def __init__(self, app: ASGIApp, settings: ServeSettings, count: Callable[[str, str, int, float], None]) -> None:
         self._app, self._settings, self._count = app, settings, count
+        self._running: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status = time.perf_counter(), 500
+        began, status, body = time.perf_counter(), 500, Body(receive)
 
         async def answer(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if status >= 400:
+                    await body.rest()
                 message["headers"] = [*message["headers"], *_HEADERS]
             await send(message)
 
         request = Request(scope)
-        refusal = self._refusal(request)
+        user = scope["user"] = self._user(request)
+        refusal = self._refusal(request, user)
+        self._running[user] += 1
         try:
             if refusal is not None:
-                await refusal.response(request.url.path)(scope, receive, answer)
+                await refusal.response(request.url.path)(scope, body, answer)
             else:
-                await self._app(scope, receive, answer)
+                await self._app(scope, body, answer)
         finally:
+            self._running[user] -= 1
             seconds = time.perf_counter() - began
             route = getattr(scope.get("route"), "path", "other")
             self._count(
@@ -96,8 +98,21 @@ class Guard:
             if route not in ("/health", "/ready", "/metrics"):
                 _log.info("request", extra=told)
 
-    def _refusal(self, request: Request) -> Problem | None:
-        """Refuse what a page of another site sends: a browser would do it in its user's name."""
+    def _user(self, request: Request) -> str:
+        """Give the user whose key a request has; an empty name where it has none."""
+        if self._settings.keys is None:
+            return ANONYMOUS
+        scheme, _, key = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            key = request.headers.get("X-API-Key", "")
+        return self._settings.keys.get(digest_of(key.strip()), "") if key else ""
+
+    def _refusal(self, request: Request, user: str) -> Problem | None:
+        """Refuse one request too many, and what another site's page sends: a browser would do it in its user's name."""
+        most = self._settings.limits.requests
+        if user and self._running[user] >= most:
+            told = f"{most} of your requests are being answered, as many as are allowed at once: wait until one ends."
+            return Problem(429, told, headers={"Retry-After": "1"})
         host = request.headers.get("Host", "")
         if self._settings.keys is None and _host_of(host).lower() not in LOOPBACK:
             return Problem(403, f"This server is for its own machine, and the request is for {host[:100]!r}.")

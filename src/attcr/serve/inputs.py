@@ -3,7 +3,9 @@
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -16,8 +18,9 @@ from attcr.files import replacing, write_whole
 from attcr.fleet.manifest import Work, prune_item, work_of_item
 from attcr.fleet.settings import with_settings
 from attcr.restore.options import MASKS, NO_WEIGHTS, RestoreOptions
-from attcr.serve.limits import Hosts, NotAllowedError, check_file, fetch_file, file_name
+from attcr.serve.limits import Hosts, Line, NotAllowedError, check_file, fetch_file, file_name
 from attcr.serve.models import MASK_KINDS, Asked, Execute, Ref, options_taken, refusal_of
+from attcr.serve.quota import Reservation
 from attcr.serve.settings import Limits
 
 UPLOAD_ID = re.compile("[0-9a-f]{32}")
@@ -132,30 +135,63 @@ def _check_options(options: Mapping[str, Any], *, has_references: bool, weights:
         )
 
 
-def prepare(asked: Asked, folder: Path, hosts: Hosts, limits: Limits) -> None:
+@dataclass(frozen=True)
+class Errand:
+    """How the files of a job are fetched: from where, how many bytes, and until when."""
+
+    hosts: Hosts
+    limits: Limits
+    reserve: Callable[[], Reservation]
+    """Gives room among the user's bytes."""
+    line: Line
+
+    def write(self, path: Path, text: str) -> None:
+        """Write a small file."""
+        room = self.reserve()
+        room.grow(len(text.encode()))
+        write_whole(path, text)
+        room.keep(room.bytes)
+
+    def fetch(self, href: str, path: Path, most: int) -> None:
+        """Fetch a file, whole or not at all; it is tried a few times, within one time."""
+        seconds = self.limits.fetch_seconds
+        with self.line.within(seconds, f"it took more than the {seconds:g} s that a file may take"):
+            for left in reversed(range(ATTEMPTS)):
+                room = self.reserve()
+                try:
+                    with replacing(path) as partial, partial.open("wb") as file:
+                        size = fetch_file(href, file, self.hosts, most, line=self.line, room=room.grow)
+                        if self.line.reason:  # a body that was cut looks like one that has ended
+                            raise OSError(self.line.reason)
+                    return room.keep(size)
+                except OSError as error:
+                    if self.line.reason or not left:
+                        reason = self.line.reason or error
+                        raise SceneError(f"{redact(href)} cannot be fetched: {reason}. Check the address.") from error
+                finally:
+                    room.keep()
+
+
+def prepare(asked: Asked, folder: Path, errand: Errand) -> None:
     """Fetch what a job's request names into its folder, and then write down what is where.
 
     Uploads are there already, each in the folder of its number. What an earlier try brought is kept.
     """
     if (folder / READY).exists():
         return
+    began = time.monotonic()
     files: dict[str, Any] = {"scene": [], "references": []}
-    room = limits.stored_bytes
     for number, ref in enumerate(asked.refs):
-        path = _bring(ref, folder / str(number), asked, hosts, limits)
-        room -= sum(file.stat().st_size for file in (folder / str(number)).rglob("*") if file.is_file())
-        if room < 0:
-            raise NotAllowedError(f"The job's files have more than {limits.stored_bytes:,} bytes: give smaller ones.")
-        place = str(path.relative_to(folder))
+        place = str(_bring(ref, folder / str(number), asked, errand).relative_to(folder))
         if ref.slot in ("scene", "references"):
             files[ref.slot].append(place)
         else:
             files[ref.slot] = [ref.kind, place]
     ready = {"scene": files.pop("scene"), "files": files, "options": asked.options}
-    write_whole(folder / READY, json.dumps(ready))
+    errand.write(folder / READY, json.dumps({**ready, "seconds": time.monotonic() - began}))
 
 
-def _bring(ref: Ref, folder: Path, asked: Asked, hosts: Hosts, limits: Limits) -> Path:
+def _bring(ref: Ref, folder: Path, asked: Asked, errand: Errand) -> Path:
     """Give the path of a file, or of an item whose files are beside it."""
     if ref.upload:
         (found,) = folder.iterdir()
@@ -164,17 +200,18 @@ def _bring(ref: Ref, folder: Path, asked: Asked, hosts: Hosts, limits: Limits) -
     item: object = ref.item
     if item is None:
         if not is_item(ref.href):
-            return _bring_file(ref.href, folder, hosts, limits)
+            return _bring_file(ref.href, folder, errand)
         text = folder / "fetched.txt"
-        _fetch(ref.href, text, hosts, limits.body_bytes)
+        if not text.exists():
+            errand.fetch(ref.href, text, errand.limits.body_bytes)
         try:
             item = read_json(text.read_bytes())
         except ValueError as error:
             raise SceneError(f"{redact(ref.href)} is not a STAC item: {error}. Expected one with assets.") from error
-    return _bring_item(item, ref.href, folder, asked, hosts, limits)
+    return _bring_item(item, ref.href, folder, asked, errand)
 
 
-def _bring_file(href: str, folder: Path, hosts: Hosts, limits: Limits) -> Path:
+def _bring_file(href: str, folder: Path, errand: Errand) -> Path:
     parts = urlsplit(redact(href))
     above = [
         re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".") for name in (parts.hostname or "", *parts.path.split("/"))
@@ -183,26 +220,28 @@ def _bring_file(href: str, folder: Path, hosts: Hosts, limits: Limits) -> Path:
     place.mkdir(parents=True, exist_ok=True)
     path = place / file_name(above[-1])
     if not path.exists():
-        _fetch(href, path, hosts, limits.upload_bytes)
+        errand.fetch(href, path, errand.limits.upload_bytes)
     check_file(path)
     return path
 
 
-def _bring_item(item: object, base: str, folder: Path, asked: Asked, hosts: Hosts, limits: Limits) -> Path:
+def _bring_item(item: object, base: str, folder: Path, asked: Asked, errand: Errand) -> Path:
     """Fetch the rasters of a STAC item; write the item with their places."""
     if not isinstance(item, dict) or not isinstance(item.get("assets"), dict):
         raise SceneError("The STAC item has no assets: expected one with a raster for each band.")
     wanted = {name: asset for name, asset in item["assets"].items() if _is_band(name, asset)}
     pruned = _pruned({**item, "assets": wanted}, asked)
-    if len(pruned) > limits.files:
+    most = errand.limits.files
+    if len(pruned) > most:
         raise NotAllowedError(
-            f"The STAC item has {len(pruned)} rasters, and at most {limits.files} are allowed: name some with `bands`."
+            f"The STAC item has {len(pruned)} rasters, and at most {most} are allowed: name some with `bands`."
         )
     kept: dict[str, Any] = {}
     for number, (name, asset) in enumerate(pruned.items()):
-        path = _bring_file(urljoin(base, str(asset.get("href", ""))), folder / f"a{number}", hosts, limits)
+        path = _bring_file(urljoin(base, str(asset.get("href", ""))), folder / f"a{number}", errand)
         kept[name] = {**asset, "href": f"./{path.relative_to(folder)}"}
-    write_whole(folder / "item.json", json.dumps({**item, "assets": kept, "links": []}))
+    if not (folder / "item.json").exists():
+        errand.write(folder / "item.json", json.dumps({**item, "assets": kept, "links": []}))
     return folder / "item.json"
 
 
@@ -224,17 +263,6 @@ def _pruned(item: dict[str, Any], asked: Asked) -> dict[str, Any]:
         return {name: item["assets"][name] for name in json.loads(work.item)["assets"]}
     except (AttcrError, ValueError, TypeError, AttributeError, LookupError) as error:
         raise SceneError(f"The STAC item cannot be read: {type(error).__name__}: {error}") from error
-
-
-def _fetch(href: str, path: Path, hosts: Hosts, most: int, attempts: int = ATTEMPTS) -> None:
-    """Fetch a file, whole or not at all; what is not allowed is tried once."""
-    try:
-        with replacing(path) as partial, partial.open("wb") as file:
-            fetch_file(href, file, hosts, most)
-    except OSError as error:
-        if attempts == 1:
-            raise SceneError(f"{redact(href)} cannot be fetched: {error}. Check the address.") from error
-        _fetch(href, path, hosts, most, attempts - 1)
 
 
 def work_of(name: str, folder: Path) -> Work:

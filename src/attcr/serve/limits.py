@@ -4,16 +4,17 @@ import http.client
 import re
 import socket
 import ssl
+import threading
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from attcr.addresses import is_public, redact
-from attcr.downloads import PIECE, copy, seconds_for
+from attcr.downloads import PIECE, copy
 from attcr.errors import SceneError
 from attcr.serve.settings import Limits
 
@@ -128,8 +129,44 @@ def resolve(host: str, port: int, *, private: bool) -> str:
     return addresses[0]
 
 
+class Line:
+    """What a fetch hangs on: cut where its time is over, or where nobody wants the file any more."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: socket.socket | None = None
+        self.reason = ""
+        """Why it was cut."""
+
+    def hold(self, connection: socket.socket | None) -> None:
+        """Take a connection, to be ended when the line is cut; one at a time."""
+        with self._lock:
+            self._held = connection
+            if self.reason and connection:
+                raise OSError(self.reason)
+
+    def cut(self, reason: str) -> None:
+        """End the connection, whatever waits for it, and any that comes later."""
+        with self._lock:
+            self.reason = self.reason or reason
+            if self._held is not None:
+                with suppress(OSError):
+                    self._held.shutdown(socket.SHUT_RDWR)
+
+    @contextmanager
+    def within(self, seconds: float, reason: str) -> Iterator[None]:
+        """Cut the line after so many seconds by the clock on the wall."""
+        timer = threading.Timer(seconds, self.cut, (reason,))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
 @contextmanager
-def _asked(href: str, hosts: Hosts, login: str | None) -> Iterator[http.client.HTTPResponse]:
+def _asked(href: str, hosts: Hosts, login: str | None, line: Line) -> Iterator[http.client.HTTPResponse]:
     """Ask the very address that was checked: a second look-up could give another."""
     scheme, host, port, private = hosts.check(href)
     number = port or {"http": 80, "https": 443}[scheme]
@@ -142,10 +179,15 @@ def _asked(href: str, hosts: Hosts, login: str | None) -> Iterator[http.client.H
     connection = http.client.HTTPConnection(host, number)
     with closing(connection), socket.create_connection((address, number), timeout=_CONNECT) as plain:
         plain.settimeout(60)
-        encrypt = ssl.create_default_context().wrap_socket
-        connection.sock = encrypt(plain, server_hostname=host) if scheme == "https" else plain
-        connection.request("GET", path, headers=headers)
-        yield connection.getresponse()
+        with closing(plain.dup()) as handle:
+            line.hold(handle)
+            try:
+                encrypt = ssl.create_default_context().wrap_socket
+                connection.sock = encrypt(plain, server_hostname=host) if scheme == "https" else plain
+                connection.request("GET", path, headers=headers)
+                yield connection.getresponse()
+            finally:
+                line.hold(None)
 
 
 def _login(href: str) -> str | None:
@@ -153,25 +195,36 @@ def _login(href: str) -> str | None:
     return f"Basic {b64encode(unquote(user).encode()).decode()}" if at else None
 
 
-def fetch_file(href: str, file: IO[bytes], hosts: Hosts, most: int) -> int:
-    """Write what is at an address into a file and give its bytes; every redirect is checked like the address itself."""
+def fetch_file(
+    href: str,
+    file: IO[bytes],
+    hosts: Hosts,
+    most: int,
+    *,
+    line: Line | None = None,
+    room: Callable[[int], None] = lambda size: None,
+) -> int:
+    """Write what is at an address into a file and give its bytes; every redirect is checked like the address itself.
+
+    `room` is told how many bytes it will have, or has so far, before they are written, and may refuse them.
+    """
     login, at = _login(href), href
     for _ in range(MOST_REDIRECTS):
         try:
-            with _asked(at, hosts, login) as answer:
+            with _asked(at, hosts, login, line or Line()) as answer:
                 if answer.status in (301, 302, 303, 307, 308):
                     onward = urljoin(at, answer.headers.get("Location", ""))
                     if urlsplit(onward).netloc != urlsplit(at).netloc:
                         login = None
                     at = onward
                     continue
-                return _copied(answer, file, most)
+                return _copied(answer, file, most, room)
         except http.client.HTTPException as error:
             raise OSError(f"{redact(at)}: the server's answer cannot be read: {type(error).__name__}") from error
     raise NotAllowedError(f"{redact(href)} leads on more than {MOST_REDIRECTS} times: give the file's own address.")
 
 
-def _copied(answer: http.client.HTTPResponse, file: IO[bytes], most: int) -> int:
+def _copied(answer: http.client.HTTPResponse, file: IO[bytes], most: int, room: Callable[[int], None]) -> int:
     if answer.status != 200:
         raise OSError(f"the server answers {answer.status} {answer.reason}"[:200])
     if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
@@ -182,7 +235,16 @@ def _copied(answer: http.client.HTTPResponse, file: IO[bytes], most: int) -> int
     size = int(told) if told.isdecimal() else None
     if size is not None and size > most:
         raise NotAllowedError(f"The file has {size:,} bytes, and at most {most:,} are allowed: give a smaller one.")
-    came = copy(iter(lambda: answer.read1(PIECE), b""), file, most=most, seconds=seconds_for(size or most))
+    room(size or 0)
+
+    def pieces() -> Iterator[bytes]:
+        came = 0
+        while piece := answer.read1(PIECE):
+            came += len(piece)
+            room(min(came, most))
+            yield piece
+
+    came = copy(pieces(), file, most=most, seconds=float("inf"))
     if size is not None and came != size:
         raise OSError(f"it ended after {came:,} of {size:,} bytes")
     return came

@@ -210,6 +210,18 @@ class Info(Answer):
     tiles: dict[str, Any]
 
 
+class TileSet(Answer):
+    """Where tiles are, as TileJSON has it."""
+
+    tilejson: str
+    name: str
+    tiles: list[str]
+    bounds: list[float]
+    center: list[float]
+    minzoom: int
+    maxzoom: int
+
+
 class Point(Answer):
     """The numbers at a place."""
 
@@ -253,7 +265,7 @@ class _Schemas(GenerateJsonSchema):
 
 _ANSWERS = (
     Problem, Link, LandingPage, Conformance, ProcessSummary, ProcessList, Process, Status, JobList, Results, Upload,
-    Info, Point, Health,
+    Info, TileSet, Point, Health,
 )  # fmt: skip
 SCHEMAS: dict[str, Any] = models_json_schema(
     [(model, "validation") for model in _ANSWERS],

@@ -13,6 +13,7 @@ from attcr.fleet.ledger import Outcome
 from attcr.fleet.manifest import Work
 from attcr.fleet.worker import Job, SceneWorker
 from attcr.restore.options import RestoreOptions
+from attcr.serve.pool import hold_memory
 from attcr.serve.store import PROGRESS, read_object
 from attcr.serve.worker import JobRunner, WorkerSettings
 
@@ -25,6 +26,8 @@ class RunnerInActor(SceneWorker):
 
     def __init__(self, job: Job, settings: WorkerSettings) -> None:
         self.job, self._runner = job, JobRunner(settings)
+        if self._runner.memory:
+            hold_memory(self._runner.memory)
 
     def run(self, work: Work, fetched: Fetched | None = None) -> Outcome:
         """Restore the scene of a job; its files are in the store."""

@@ -6,7 +6,7 @@ import sys
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
@@ -16,15 +16,15 @@ from fastapi.responses import JSONResponse, Response
 from attcr.restore.walk import QUALITY_COLOURS, QUALITY_NAMES
 from attcr.serve.guard import base_of, job_of
 from attcr.serve.inputs import READY
-from attcr.serve.models import Info, Point, ref
+from attcr.serve.models import Info, Point, TileSet, ref
 from attcr.serve.pool import Pool, Reply, WorkerDied
 from attcr.serve.problems import INVALID, NOT_READY, Problem, documented
 from attcr.serve.settings import Limits
 from attcr.serve.store import JobState, JobStore, read_object
 
 PROCESSES = 2
-WAITING = 16
-"""Requests that may wait for them at once; others wait before they take a thread of the server's."""
+WAITING = 8
+"""Requests of a user that may wait for them at once; others wait before they take a thread of the server's."""
 SECONDS = 30.0
 """That one tile may take."""
 LAYERS = ("input", "result", "quality")
@@ -60,12 +60,16 @@ class Pictures:
 
     def __init__(self, store: JobStore, pool: Pool, limits: Limits) -> None:
         self._store, self._pool, self._limits = store, pool, limits
-        self.waiting = CapacityLimiter(WAITING)
+        self._waiting: dict[str, CapacityLimiter] = {}
 
-    def _ask(self, request: dict[str, Any]) -> Reply:
+    def waiting(self, owner: str) -> CapacityLimiter:
+        """Give what a user's requests wait for."""
+        return self._waiting.setdefault(owner, CapacityLimiter(WAITING))
+
+    def _ask(self, job: JobState, request: dict[str, Any]) -> Reply:
         """Give the answer of a process; a file that cannot be shown is refused."""
         try:
-            answer = self._pool.submit(uuid.uuid4().hex, request).result()
+            answer = self._pool.submit(uuid.uuid4().hex, request, owner=job.owner).result()
         except WorkerDied:
             raise Problem(422, "The file cannot be shown: whatever reads it died or took too long.", INVALID) from None
         if "error" in answer.told:
@@ -76,26 +80,27 @@ class Pictures:
         """Give the files of a job that are there."""
         folder = self._store.folder(job.id)
         try:
-            scene = json.loads((folder / READY).read_bytes())["scene"]
+            ready = json.loads((folder / READY).read_bytes())
         except (OSError, ValueError):
             raise Problem(404, f"The files of the job {job.id} are not there.", NOT_READY) from None
         files = self._store.results(job) if job.status == "successful" else {}
         shown = {name: str(path) for name, path in files.items() if name in ("restored", "quality", "dates")}
-        return {"source": [str(folder / place) for place in scene], "files": shown, "limits": asdict(self._limits)}
+        source, sensor = [str(folder / place) for place in ready["scene"]], ready["options"].get("sensor") or ""
+        return {"source": source, "sensor": sensor, "files": shown, "limits": asdict(self._limits)}
 
-    def tile(self, job: JobState, layer: str, at: tuple[int, int, int], size: int) -> bytes:
+    def tile(self, job: JobState, layer: str, at: tuple[int, int, int], size: int, show: str) -> bytes:
         """Give a tile as PNG."""
         files = self.files(job)
         if layer != "input" and not files["files"]:
             raise Problem(404, f"The job {job.id} is {job.status}: its {layer} is not there.", NOT_READY)
         z, x, y = at
-        asked = {"call": "tile", "layer": layer, "z": z, "x": x, "y": y, "size": size}
-        return self._ask({**asked, **files}).content
+        asked = {"call": "tile", "layer": layer, "z": z, "x": x, "y": y, "size": size, "show": show}
+        return self._ask(job, {**asked, **files}).content
 
     def info(self, job: JobState, base: str) -> Info:
         """Give where a job's scene is, its bands, classes and tiles."""
         files = self.files(job)
-        told = self._ask({"call": "info", **files}).told["told"]
+        told = self._ask(job, {"call": "info", **files}).told["told"]
         there = {name: name == "input" or bool(files["files"]) for name in LAYERS}
         version = 2 if files["files"] else 1
         start = f"{base}/jobs/{job.id}/tiles"
@@ -129,7 +134,7 @@ class Pictures:
 
     def point(self, job: JobState, lon: float, lat: float) -> Point:
         """Give the numbers at a place before and after, its class and date."""
-        told = self._ask({"call": "point", "lon": lon, "lat": lat, **self.files(job)}).told["told"]
+        told = self._ask(job, {"call": "point", "lon": lon, "lat": lat, **self.files(job)}).told["told"]
         if told is None:
             raise Problem(404, f"The place {lon:g}, {lat:g} is outside the scene.")
         value = told["quality"]
@@ -144,10 +149,10 @@ class Pictures:
         return Point(lon=lon, lat=lat, **told)
 
 
-async def _made(request: Request, make: Callable[..., Any], *told: Any) -> Any:
-    """Make something of the server's pictures, in a thread."""
+async def _made(request: Request, make: Callable[..., Any], job: JobState, *told: Any) -> Any:
+    """Make something of a job's pictures, in a thread."""
     pictures: Pictures = request.app.state.pictures
-    return await run_sync(make, pictures, *told, limiter=pictures.waiting)
+    return await run_sync(make, pictures, job, *told, limiter=pictures.waiting(job.owner))
 
 
 @routes.get("/jobs/{job}/info", responses={200: ref(Info), **_REFUSALS})
@@ -168,13 +173,25 @@ async def tile(
     z: Annotated[int, Path(ge=0, le=DEEPEST)],
     x: Annotated[int, Path(ge=0, lt=1 << DEEPEST)],
     y: str,
+    show: Literal["true", "false", "swir"] = "true",
 ) -> Response:
-    """Draw a tile of the input, the result or the quality; y ends in .png, or in @2x.png."""
+    """Draw a tile of the input, the result or the quality; y ends in .png, or in @2x.png; `show` are its colours."""
     found, row = job_of(request, job), _ROW.fullmatch(y)
     if layer not in LAYERS or row is None or max(x, int(row["y"])) >= 1 << z:
         raise Problem(404, f"There is no such tile; layers are {', '.join(LAYERS)}.")
-    content = await _made(request, Pictures.tile, found, layer, (z, x, int(row["y"])), SIZES[row["size"] or ""])
+    content = await _made(request, Pictures.tile, found, layer, (z, x, int(row["y"])), SIZES[row["size"] or ""], show)
     return Response(content, media_type="image/png", headers={"Cache-Control": "private, max-age=3600"})
+
+
+@routes.get("/jobs/{job}/tiles/{layer}.json", responses={200: ref(TileSet), **_REFUSALS})
+async def tile_set(request: Request, job: str, layer: str) -> JSONResponse:
+    """Say where the tiles of a layer are, as TileJSON: the input, the result or the quality."""
+    told = await _made(request, Pictures.info, found := job_of(request, job), base_of(request))
+    if layer not in told.tiles:
+        raise Problem(404, f"The job {job} has no layer {layer[:60]!r}; it has {', '.join(told.tiles)}.")
+    place = {name: getattr(told, name) for name in ("bounds", "center", "minzoom", "maxzoom")}
+    tiles = [told.tiles[layer]]
+    return JSONResponse(TileSet(tilejson="3.0.0", name=f"{found.title}: {layer}", tiles=tiles, **place).plain())
 
 
 @routes.get("/jobs/{job}/point", responses={200: ref(Point), **_REFUSALS})

@@ -10,16 +10,18 @@ import json
 import logging
 import os
 import queue
+import resource
 import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, Any
+
+from attcr.serve.turns import Turns
 
 _log = logging.getLogger("attcr.serve")
 _PAUSE = 5.0  # seconds before a process is started again that died before it was ready
@@ -112,7 +114,7 @@ class Pool:
         self._least, self._most = least, most
         self._capacity, self._seconds = capacity, seconds
         self._processes: list[_Process] = []
-        self._waiting: deque[_Task] = deque()
+        self._waiting: Turns[_Task] = Turns()
         self._lock = threading.RLock()
         self._stopping = threading.Event()
         self.on_room: Callable[[], None] = lambda: None
@@ -139,22 +141,23 @@ class Pool:
         """End all processes; tasks that have no answer are lost."""
         self._stopping.set()
         with self._lock:
-            processes, waiting = list(self._processes), list(self._waiting)
-            self._waiting.clear()
+            processes, waiting = list(self._processes), self._waiting.clear()
         for process in processes:
             process.kill(WorkerDied("The server stops."))
         for process in processes:
             process.system.wait(5)
         _lose(waiting, WorkerDied("The server stops."))
 
-    def submit(self, name: str, request: dict[str, Any], begun: Callable[[], None] = lambda: None) -> Future[Reply]:
+    def submit(
+        self, name: str, request: dict[str, Any], begun: Callable[[], None] = lambda: None, owner: str = ""
+    ) -> Future[Reply]:
         """Give a task to a process, or let it wait for one; a WorkerDied in place of an answer says what became of it.
 
-        `begun` is called when a process begins it.
+        `begun` is called when a process begins it; owners take turns.
         """
         task = _Task(name, request, begun)
         with self._lock:
-            self._waiting.append(task)
+            self._waiting.wait(owner, task)
             self._give_out()
         return task.future
 
@@ -185,8 +188,7 @@ class Pool:
             lost = list(process.tasks.values())
             was_ready = process.ready or process.reason is not None or bool(lost)
             if not was_ready and not self._processes:  # nobody is there for those that wait
-                lost += self._waiting
-                self._waiting.clear()
+                lost += self._waiting.clear()
         _lose(lost, process.reason or WorkerDied(f"The process that computed it died ({code})."))
         if not was_ready and not self._stopping.is_set():
             _log.error("a process died before it was ready", extra={"code": code})
@@ -204,7 +206,9 @@ class Pool:
                 if len(self._processes) < self._most:
                     self._processes.append(_Process(self))
                 return
-            min(free, key=lambda one: len(one.tasks)).give(self._waiting.popleft())
+            task = self._waiting.next()
+            assert task is not None, "any owner may have the next one"
+            min(free, key=lambda one: len(one.tasks)).give(task)
 
     def _end_late_ones(self) -> None:
         """Kill processes that are at a task for too long; one that has several at once sees to that itself."""
@@ -219,6 +223,12 @@ class Pool:
 def _lose(tasks: Sequence[_Task], reason: WorkerDied) -> None:
     for task in tasks:
         task.future.set_exception(reason)
+
+
+def hold_memory(size: int) -> None:
+    """In a process of a pool: have no more than so many bytes: what asks for more fails, and no other process does."""
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (size, hard))
 
 
 def read_requests() -> queue.SimpleQueue[dict[str, Any]]:

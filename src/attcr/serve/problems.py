@@ -7,6 +7,7 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from attcr.addresses import hide_secrets
 from attcr.fleet.manifest import as_utf8
@@ -31,7 +32,7 @@ TITLES = {
     415: "Not an accepted raster",
     416: "There is no such range",
     422: "The scene cannot be restored",
-    429: "Too many jobs",
+    429: "Too many at once",
     431: "Too large",
     500: "The server failed",
     503: "Not ready",
@@ -74,6 +75,8 @@ async def answer(request: Request, error: Exception) -> JSONResponse:
     elif isinstance(error, HTTPException):
         title = TITLES.get(error.status_code, str(error.detail))
         error = Problem(error.status_code, f"{title}: {request.url.path}.", headers=error.headers)
+    elif isinstance(error, ClientDisconnect):
+        error = Problem(400, "The request ended before all of it was there.")
     elif isinstance(error, FileNotFoundError):
         error = Problem(410, "Its files are no longer there: it was removed meanwhile.")
     elif not isinstance(error, Problem):
@@ -82,5 +85,5 @@ async def answer(request: Request, error: Exception) -> JSONResponse:
 
 
 HANDLERS: dict[Any, Any] = dict.fromkeys(
-    (Problem, RequestValidationError, HTTPException, FileNotFoundError, Exception), answer
+    (Problem, RequestValidationError, HTTPException, ClientDisconnect, FileNotFoundError, Exception), answer
 )

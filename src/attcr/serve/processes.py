@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
@@ -34,8 +34,10 @@ from attcr.serve.models import (
     ref,
     summary,
 )
+from attcr.serve.page import page
 from attcr.serve.problems import INVALID, NO_SUCH_PROCESS, NOT_READY, Problem, documented
 from attcr.serve.store import JobState, JobStore
+from attcr.serve.viewer import POLICY
 
 _CLASSES = ("core", "json", "job-list", "dismiss", "ogc-process-description", "oas30")
 CONFORMS = tuple(f"http://www.opengis.net/spec/ogcapi-processes-1/1.0/conf/{name}" for name in _CLASSES)
@@ -61,7 +63,7 @@ def status_of(store: JobStore, job: JobState, base: str) -> Status:
     """Give a job's status as the standard has it, with what else is known."""
     told = store.progress(job.id) if job.status == "running" else {}
     stage = told.get("stage", job.stage) if not job.over else "end"
-    message, percent = job.message, 100 if job.status == "successful" else 0
+    message, percent = job.message, 100 if job.status == "successful" else job.percent
     if not job.over:
         message = {"fetch": "its files are being fetched", "queue": "waiting for its turn"}.get(stage, "")
         if stage in _STAGES:
@@ -69,6 +71,7 @@ def status_of(store: JobStore, job: JobState, base: str) -> Status:
             done, total = int(told.get("done", 0)), max(int(told.get("total", 1)), 1)
             message = words.format(done=done, total=total) if told else "beginning"
             percent = int(first + (last - first) * min(done / total, 1))
+        percent = job.percent = max(percent, job.percent)  # also where its process died and it began again
     links = [Link(rel="self", href=f"{base}/jobs/{job.id}", type=JSON, title="Status")]
     if job.status == "successful":
         links.append(Link(rel=f"{REL}/results", href=f"{base}/jobs/{job.id}/results", type=JSON))
@@ -95,7 +98,7 @@ def _ready(request: Request, name: str) -> tuple[JobState, dict[str, Path]]:
     """Give a job that has results, and their files; refuse others as the standard says."""
     job = job_of(request, name)
     if job.status == "failed":
-        status = 500 if job.error in ("WorkerDied", "MemoryError") else 422
+        status = 500 if job.error == "WorkerDied" else 422
         raise Problem(status, job.message, INVALID if status == 422 else job.error)
     if job.status == "dismissed":
         raise Problem(410, f"The job {name} was dismissed, and its results with it.")
@@ -117,8 +120,10 @@ def _link(request: Request, path: str, rel: str = "self", type: str | None = JSO
 
 
 @routes.get("/", tags=["service"], responses={200: ref(LandingPage)})
-async def landing_page(request: Request) -> JSONResponse:
-    """Give the links of the service."""
+async def landing_page(request: Request) -> Response:
+    """Give the links of the service; to a browser, its first page."""
+    if "text/html" in request.headers.get("Accept", ""):
+        return HTMLResponse(page(request.app.openapi()), headers={"Content-Security-Policy": POLICY, "Vary": "Accept"})
     links = [
         _link(request, "/", title="This page"),
         _link(request, "/api", "service-desc", OPENAPI, "The API"),
@@ -127,8 +132,8 @@ async def landing_page(request: Request) -> JSONResponse:
         _link(request, "/jobs", f"{REL}/job-list"),
         _link(request, "/viewer/", "alternate", "text/html", "In the browser"),
     ]
-    page = LandingPage(title="attcr", description="Removes clouds from satellite images.", links=links)
-    return JSONResponse(page.plain())
+    links_page = LandingPage(title="attcr", description="Removes clouds from satellite images.", links=links)
+    return JSONResponse(links_page.plain(), headers={"Vary": "Accept"})
 
 
 @routes.get("/conformance", tags=["service"], responses={200: ref(Conformance)})
@@ -265,7 +270,8 @@ async def job_list(
         onward = request.url.include_query_params(offset=offset + limit)
         links.append(Link(rel="next", href=str(onward), type=JSON))
     store, base = supervisor_of(request).store, base_of(request)
-    shown = [status_of(store, job, base) for job in found[offset : offset + limit]]
+    part = found[offset : offset + limit]
+    shown = await run_in_threadpool(lambda: [status_of(store, job, base) for job in part])
     return JSONResponse(JobList(jobs=shown, links=links, numberMatched=len(found)).plain())
 
 

@@ -1,10 +1,10 @@
 """The jobs that a server knows, and whose turn it is."""
 
 import threading
-from collections import OrderedDict, deque
 
 from attcr.serve.problems import NO_SUCH_JOB, Problem
 from attcr.serve.store import OVER, JobState
+from attcr.serve.turns import Turns
 
 
 class JobQueue:
@@ -14,7 +14,7 @@ class JobQueue:
         self.lock = threading.RLock()
         """Held by whoever changes a job."""
         self._jobs: dict[str, JobState] = {}
-        self._waiting: OrderedDict[str, deque[JobState]] = OrderedDict()
+        self._waiting: Turns[JobState] = Turns()
 
     def add(self, job: JobState, most: int | None = None) -> None:
         """Take a job, unless its owner has `most` unfinished ones."""
@@ -40,28 +40,29 @@ class JobQueue:
         mine = [job for job in list(self._jobs.values()) if job.owner == owner]
         return sorted(mine, key=lambda job: job.created, reverse=True)
 
+    def all(self) -> list[JobState]:
+        """Give every job."""
+        return list(self._jobs.values())
+
     def unfinished(self) -> list[JobState]:
         """Give the jobs that have not ended."""
-        return [job for job in list(self._jobs.values()) if not job.over]
+        return [job for job in self.all() if not job.over]
 
     def counts(self) -> dict[str, int]:
         """Give how many jobs there are in each status."""
-        states = [job.status for job in list(self._jobs.values())]
+        states = [job.status for job in self.all()]
         return {status: sum(one == status for one in states) for status in ("accepted", "running", *OVER)}
 
     def wait(self, job: JobState) -> None:
         """Let a job wait for its turn, behind the others of its owner."""
         with self.lock:
-            self._waiting.setdefault(job.owner, deque()).append(job)
+            self._waiting.wait(job.owner, job)
 
     def next(self) -> JobState | None:
         """Give the job whose turn it is; the users' turns go round."""
         with self.lock:
-            while self._waiting:
-                owner, jobs = self._waiting.popitem(last=False)
-                job = jobs.popleft()
-                if jobs:
-                    self._waiting[owner] = jobs  # behind the other users
+            while job := self._waiting.next():
+                self._waiting.ended(job.owner)
                 if not job.over and job.id in self._jobs:
                     return job
         return None

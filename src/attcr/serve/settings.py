@@ -28,7 +28,7 @@ class Limits:
     upload_bytes: int = 4 << 30
     """Bytes of one file, sent or fetched."""
     stored_bytes: int = 100 << 30
-    """Bytes of a key's uploads and fetched files."""
+    """Bytes of all that the server keeps for a key: uploads, fetched files, requests and results."""
     body_bytes: int = 4 << 20
     """Bytes of a request's JSON."""
     pixels: int = 250_000_000
@@ -37,13 +37,23 @@ class Limits:
     files: int = 32
     """Files of one job: bands, references, masks."""
     seconds: float = 6 * 3600
-    """Of a job."""
+    """Of a job, its fetching included."""
+    fetch_seconds: float = 900
+    """Of one file that is fetched."""
+    memory: int = 0
+    """Bytes of the process that computes a job; 0: its share of 9 tenths of this machine's."""
+    uploads: int = 8
+    """Files that a key sends at once."""
+    requests: int = 64
+    """Requests of a key that are answered at once."""
+    connections: int = 512
+    """Of all clients; beyond them the slowest are ended."""
     keep_days: float = 7
     """Days after which finished jobs and uploads are removed."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if not value > 0:
+            if not value > 0 and (name, value) != ("memory", 0):
                 raise ConfigError(f"The limit {name} is {value} and must be more than 0.")
 
 

@@ -8,7 +8,6 @@ items/ID.json      the fleet's item: the job is successful
 ended/ID.json      how and when it ended; alone, that it failed or was dismissed
 """
 
-import fcntl
 import json
 import logging
 import os
@@ -21,11 +20,15 @@ from pathlib import Path
 from typing import IO, Any
 
 from attcr.errors import FleetError
+from attcr.extras import locks
 from attcr.files import write_whole
 from attcr.fleet.manifest import as_utf8
 from attcr.fleet.worker import item_key
 from attcr.serve.models import Asked, JobStatus
+from attcr.serve.problems import Problem
+from attcr.serve.quota import Quota, Reservation
 
+fcntl = locks()
 _log = logging.getLogger("attcr.serve")
 REQUESTS, INPUTS, PROGRESS, ENDED, TRIES, WEIGHTS = "requests", "inputs", "progress", "ended", "tries", "weights"
 """Folders of the store, beside the fleet's own."""
@@ -49,6 +52,10 @@ class JobState:
     weights: str = ""
     notes: list[str] = field(default_factory=list)
     stage: str = "fetch"
+    kept: bool = False
+    """Whether its results are counted."""
+    percent: int = 0
+    """The most that was told of its progress."""
     updated: float = 0.0
     deaths: int = 0
 
@@ -64,8 +71,8 @@ _KEPT = ("status", "message", "started", "finished", "error", "weights", "notes"
 class JobStore:
     """The jobs in a folder; one server at a time holds it."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, quota: Quota) -> None:
+        self.root, self._quota = root, quota
         for name in (REQUESTS, INPUTS, ENDED, TRIES, PROGRESS, "items", "uploads"):
             (root / name).mkdir(exist_ok=True)
         self._held = _hold(root / "serve.lock")
@@ -77,7 +84,14 @@ class JobStore:
     def write_request(self, job: JobState, asked: Asked) -> None:
         """Write down what a job is asked to do; when this returns, it is on the disk."""
         told = {name: getattr(job, name) for name in ("id", "owner", "created", "title")}
-        write_whole(self.root / REQUESTS / f"{job.id}.json", json.dumps({**told, "asked": asked.model_dump()}))
+        text = json.dumps({**told, "asked": asked.model_dump()})
+        room = Reservation(self._quota, job.owner)
+        room.grow(len(text))
+        try:
+            write_whole(self.root / REQUESTS / f"{job.id}.json", text)
+            room.keep(room.bytes)
+        finally:
+            room.keep()
 
     def asked(self, job: JobState) -> Asked:
         """Give what a job's request was."""
@@ -140,17 +154,51 @@ class JobStore:
         files = {name: (item_path.parent / asset["href"]).resolve() for name, asset in item["assets"].items()}
         return {**files, "item": item_path}
 
-    def remove_files(self, name: str) -> None:
-        """Remove what a job was given and what it made."""
-        (self.root / item_key(name)).unlink(missing_ok=True)
-        for path in (self.root / "scenes" / name, self.folder(name)):
-            shutil.rmtree(path, ignore_errors=True)
+    def count_files(self, job: JobState) -> list[Path]:
+        """Name what a job keeps; what a killed process left unfinished is removed."""
+        if not job.over:
+            self.drop_results(job)
+        job.kept = job.status == "successful"
+        for partial in self.folder(job.id).rglob(".*.partial"):
+            partial.unlink(missing_ok=True)
+        return [self.root / REQUESTS / f"{job.id}.json", self.folder(job.id), *self._made(job)]
 
-    def remove(self, name: str) -> None:
+    def keep_results(self, job: JobState) -> None:
+        """Count what a job made; where there is no room for it, remove it and say so."""
+        sizes = [path.stat().st_size for made in self._made(job) for path in (made, *made.rglob("*")) if path.is_file()]
+        try:
+            self._quota.take(job.owner, sum(sizes))
+        except Problem:
+            self.drop_results(job)
+            raise
+        job.kept = True
+
+    def drop_results(self, job: JobState) -> None:
+        """Remove what a job made before it is counted."""
+        item, folder = self._made(job)
+        item.unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def _made(self, job: JobState) -> tuple[Path, Path]:
+        return self.root / item_key(job.id), self.root / "scenes" / job.id
+
+    def remove_files(self, job: JobState) -> None:
+        """Remove what a job was given and what it made."""
+        if not job.kept:
+            self.drop_results(job)
+        self._quota.remove(job.owner, *self._made(job), self.folder(job.id))
+
+    def forget(self, job: JobState) -> None:
+        """Keep nothing of a dismissed job but that it was there."""
+        self.remove_files(job)
+        self._quota.remove(job.owner, self.root / REQUESTS / f"{job.id}.json")
+        self.write_request(job, Asked(refs=()))
+
+    def remove(self, job: JobState) -> None:
         """Remove all of a job."""
-        (self.root / REQUESTS / f"{name}.json").unlink(missing_ok=True)
-        self.remove_files(name)
-        (self.root / ENDED / f"{name}.json").unlink(missing_ok=True)
+        self._quota.remove(job.owner, self.root / REQUESTS / f"{job.id}.json")
+        self.remove_files(job)
+        (self.root / ENDED / f"{job.id}.json").unlink(missing_ok=True)
 
     def public(self, text: str) -> str:
         """Give a text that can be sent, without the places of files in the store: their names alone."""

@@ -6,21 +6,25 @@ import sys
 import threading
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import asdict
 
 from attcr.addresses import error_text
+from attcr.downloads import background
 from attcr.fleet.ledger import Ledger, Outcome
 from attcr.fleet.store import Store
-from attcr.serve.inputs import prepare
-from attcr.serve.limits import Hosts
+from attcr.serve.inputs import Errand, prepare
+from attcr.serve.limits import Hosts, Line
 from attcr.serve.models import Asked, JobStatus
 from attcr.serve.pool import Pool, Reply, TookTooLong, WorkerDied
 from attcr.serve.problems import Problem
 from attcr.serve.queue import JobQueue
+from attcr.serve.quota import Quota, Reservation
 from attcr.serve.settings import ServeSettings
 from attcr.serve.store import INPUTS, JobState, JobStore
+from attcr.serve.turns import Turns
 from attcr.serve.uploads import Uploads
 from attcr.serve.worker import WorkerSettings, lay_out
 
@@ -30,8 +34,10 @@ IN_FLIGHT = 2
 """Jobs that a worker on Ray has at once: one that runs and one that waits for it."""
 SLACK = 60.0
 """Seconds beyond a job's own limit after which its process is killed: a library may hear no signal."""
-FETCHERS = 4
-"""Jobs whose files are fetched at once."""
+FETCHERS = 64
+"""Jobs whose files are fetched at once, of all users; they wait for servers, and cost little."""
+FETCHERS_OF_USER = 4
+"""The same of one user, so that slow servers hold up nobody else."""
 MOST_DEATHS = 3
 """Computing processes that may die at a job."""
 MOST_TRIES = 20
@@ -61,12 +67,14 @@ class Supervisor:
     def __init__(self, settings: ServeSettings) -> None:
         self.settings, self.hosts = settings, Hosts(settings.allow_hosts)
         store = Store(settings.store)
-        self.store = JobStore(settings.root)
+        self.quota = Quota(settings.limits.stored_bytes)
+        self.store = JobStore(settings.root, self.quota)
         self.queue = JobQueue()
-        self.uploads = Uploads(settings.root, settings.limits)
+        self.uploads = Uploads(settings.root, settings.limits, self.quota)
         self.stopping = threading.Event()
         self.on_end: Callable[[JobState], None] = lambda _: None
-        self._fetching = ThreadPoolExecutor(FETCHERS, "fetch")
+        self._to_fetch: Turns[JobState] = Turns(FETCHERS_OF_USER)
+        self._fetching: dict[str, Line] = {}
         self._scratch = store.open_scratch()
         self._ledger = Ledger(store, self._scratch, "serve")
         self._pool = _pool(settings)
@@ -86,16 +94,25 @@ class Supervisor:
         for folder in (self.store.root / INPUTS).iterdir():
             if not self.queue.keeps_files_of(folder.name):
                 shutil.rmtree(folder, ignore_errors=True)
+        kept = defaultdict(list)
+        for owner, path in self.uploads.kept():
+            kept[owner].append(path)
+        for job in self.queue.all():
+            kept[job.owner] += self.store.count_files(job)
+        for owner, paths in kept.items():
+            self.quota.count(owner, paths)
         self._pool.start()
         # what a server may have died at comes after the others
         for job in sorted(self.queue.unfinished(), key=lambda one: (self.store.tries(one.id), one.created)):
-            self._fetching.submit(self._make_ready, job)
+            self._bring(job)
         threading.Thread(target=self._tend, name="tend", daemon=True).start()
 
     def stop(self) -> None:
         """End the computing processes; the next server starts their jobs again."""
         self.stopping.set()
-        self._fetching.shutdown(wait=False, cancel_futures=True)
+        with self.queue.lock:
+            for line in self._fetching.values():
+                line.cut("The server stops.")
         self._pool.stop()
         with self.queue.lock:
             self._ledger.flush()
@@ -118,11 +135,11 @@ class Supervisor:
             self.store.write_request(job, asked)
         except BaseException as error:
             self.queue.remove(job.id)
-            self.store.remove(job.id)
+            self.store.remove(job)
             if isinstance(error, OSError):
                 raise Problem(507, f"The job cannot be kept: {error.strerror}.") from error
             raise
-        self._fetching.submit(self._make_ready, job)
+        self._bring(job)
         return job
 
     def dismiss(self, owner: str, name: str) -> JobState:
@@ -132,13 +149,16 @@ class Supervisor:
             if job.status != "dismissed":
                 self._end(job, "dismissed", "It was dismissed.")
                 self._pool.cancel(name)
-        self.store.remove_files(name)
+            if fetching := self._fetching.get(name):
+                fetching.cut("the job was dismissed")  # who fetches removes the files
+            else:
+                self.store.forget(job)
         return job
 
     def forget(self, before: float) -> None:
         """Remove jobs that ended, and uploads that came, before a time."""
         for job in self.queue.remove_older(before):
-            self.store.remove(job.id)
+            self.store.remove(job)
         self.uploads.forget(before)
 
     def _title(self, owner: str, asked: Asked) -> str:
@@ -147,12 +167,45 @@ class Supervisor:
             return self.uploads.get(owner, first.upload).name
         return first.shown().rstrip("/").rpartition("/")[2][:200]
 
-    def _make_ready(self, job: JobState) -> None:
-        """Fetch a job's files, then let it wait for its turn; or fail it with the reason."""
+    def _bring(self, job: JobState) -> None:
+        """Have a job's files brought, at once if it has them all, else when its user's turn has come."""
+        try:
+            here = all(ref.upload for ref in self.store.asked(job).refs)
+        except (OSError, ValueError):
+            here = True  # it fails with the reason
+        if here:
+            self._make_ready(job, Line())
+            return
+        with self.queue.lock:
+            self._to_fetch.wait(job.owner, job)
+        self._fetch_more()
+
+    def _fetch_more(self) -> None:
+        """Begin to fetch for those whose turn it is."""
+        with self.queue.lock:
+            while len(self._fetching) < FETCHERS and (job := self._to_fetch.next()):
+                line = self._fetching[job.id] = Line()
+                background(self._fetch, job, line)
+
+    def _fetch(self, job: JobState, line: Line) -> None:
+        limit = self.settings.limits.seconds
+        with line.within(limit, f"it took more than the {limit:g} s that a job may take"):
+            self._make_ready(job, line)
+        with self.queue.lock:
+            del self._fetching[job.id]
+            self._to_fetch.ended(job.owner)
+        if job.status == "dismissed":
+            with self.queue.lock:
+                self.store.forget(job)
+        self._fetch_more()
+
+    def _make_ready(self, job: JobState, line: Line) -> None:
+        """Bring a job's files, then let it wait for its turn; or fail it with the reason."""
         if job.over or self.stopping.is_set():
             return
+        errand = Errand(self.hosts, self.settings.limits, lambda: Reservation(self.quota, job.owner), line)
         try:
-            prepare(self.store.asked(job), self.store.folder(job.id), self.hosts, self.settings.limits)
+            prepare(self.store.asked(job), self.store.folder(job.id), errand)
         except Exception as error:  # whatever a request names, it stops no other
             if not self.stopping.is_set():
                 kind, message = error_text(error)
@@ -195,7 +248,7 @@ class Supervisor:
             told = answer.get("told", {})
             job.weights, job.notes = str(told.get("weights", job.weights)), list(told.get("notes", job.notes))
             if job.over:  # dismissed meanwhile
-                self.store.remove_files(job.id)
+                self.store.forget(job)
             elif isinstance(error, WorkerDied):
                 self._lost(job, error)
             else:
@@ -204,7 +257,16 @@ class Supervisor:
                 if outcome.status == "quarantined":
                     self._end(job, "failed", self.store.public(outcome.message), outcome.error)
                 else:
-                    self._end(job, "successful", "The scene is restored.")
+                    self._succeed(job)
+
+    def _succeed(self, job: JobState) -> None:
+        """Keep what a job made, if its user has room for it."""
+        try:
+            self.store.keep_results(job)
+        except Problem as error:
+            self._end(job, "failed", f"Its results cannot be kept. {error}", "Problem")
+        else:
+            self._end(job, "successful", "The scene is restored.")
 
     def _lost(self, job: JobState, error: WorkerDied) -> None:
         """Try a job again a few times whose process died; but not one that took too long."""
@@ -226,6 +288,8 @@ class Supervisor:
                 return
             job.status, job.message, job.error, job.finished = status, message, error, time.time()
             job.updated = job.finished
+            if status == "failed":
+                self.store.drop_results(job)
             self.store.write_end(job)
             self.on_end(job)
 

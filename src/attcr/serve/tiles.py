@@ -29,13 +29,13 @@ from titiler.core.utils import render_image
 
 from attcr.addresses import is_item
 from attcr.bands.products import band_names, find_bands
-from attcr.bands.sensors import PICTURE, RGB
+from attcr.bands.sensors import PICTURE, RGB, SENSORS
 from attcr.bands.spec import shown_bands
 from attcr.restore.walk import QUALITY_COLOURS
 from attcr.scenes.dataset import gdal, open_dataset
 from attcr.scenes.open import open_scene
 from attcr.serve.limits import check_size
-from attcr.serve.pool import read_requests, take_stdout
+from attcr.serve.pool import hold_memory, read_requests, take_stdout
 from attcr.serve.settings import Limits
 
 WGS84, MERCATOR = CRS.from_epsg(4326), CRS.from_epsg(3857)
@@ -44,6 +44,16 @@ PIXEL = 10.0
 SEEN = 512
 """Pixels along the side of what the stretch is found from."""
 DEEPEST = 24
+MEMORY = 4 << 30
+"""Bytes that a process of these may have."""
+
+
+SHOWN = {
+    "true": (("red", "green", "blue"),),
+    "false": (("nir", "red", "green"), ("nir08", "red", "green")),
+    "swir": (("swir22", "nir", "red"), ("swir22", "nir08", "red")),
+}
+"""What may be shown, and the bands that are red, green and blue then, the first that a scene has."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +63,10 @@ class View:
     places: tuple[tuple[str, int], ...]
     """File and number of each band."""
     names: tuple[str, ...]
-    shown: tuple[int, ...]
-    """Which of the bands are red, green and blue."""
+    shown: dict[str, tuple[int, ...]]
+    """Which of the bands are red, green and blue, for each of what may be shown."""
+    blank: bool
+    """Whether a pixel of zeros is one without data, as in a satellite's product that does not say so."""
     dtype: str
     width: int
     height: int
@@ -63,17 +75,19 @@ class View:
 
 
 @lru_cache(64)
-def view_of(source: tuple[str, ...]) -> View:
-    """Look at a scene, as it came."""
+def view_of(source: tuple[str, ...], sensor: str = "") -> View:
+    """Look at a scene, as it came; its product may be named by an option of the job's."""
     with gdal(), open_scene(list(source), vrt="never") as scene:
-        product = scene.known_product or PICTURE  # it may be named by an option of the job's
+        product = SENSORS[sensor] if sensor else next(iter(scene.products), PICTURE)  # these have the same bands
         names = [band.name for band in scene.bands]
-        found = find_bands(product, names, RGB) or shown_bands(names)
+        found = {kind: next(filter(None, (find_bands(product, names, w) for w in SHOWN[kind])), None) for kind in SHOWN}
+        found["true"] = found["true"] or shown_bands(names)
         told = band_names(product, names)
         return View(
             places=tuple((band.href, band.index) for band in scene.bands),
             names=tuple(name or f"band {i}" for i, name in enumerate(told, 1)),
-            shown=tuple(found),
+            shown={kind: tuple(bands) for kind, bands in found.items() if bands},
+            blank=bool(product.bands) and scene.dtype.kind == "u" and all(band.nodata is None for band in scene.bands),
             dtype=str(scene.dtype),
             width=scene.width,
             height=scene.height,
@@ -83,14 +97,14 @@ def view_of(source: tuple[str, ...]) -> View:
 
 
 @lru_cache(64)
-def check_source(source: tuple[str, ...], limits: Limits) -> None:
+def check_source(source: tuple[str, ...], sensor: str, limits: Limits) -> None:
     """Refuse a scene beyond the server's limits, before a pixel of it is read."""
     with gdal():
         for href in source:
             if not is_item(href):
                 with open_dataset(href, "never") as raster:
                     check_size(Path(href).name, raster.width, raster.height, raster.count, limits)
-    view = view_of(source)
+    view = view_of(source, sensor)
     check_size(Path(source[0]).name, view.width, view.height, len(view.places), limits)
 
 
@@ -120,20 +134,21 @@ class Opened(ExitStack):
         return self._found[path]
 
 
-def _places(view: View, result: str) -> list[tuple[str, int]]:
+def _places(view: View, kind: str, result: str) -> list[tuple[str, int]]:
     """Give file and number of the shown bands: of the scene as it came, or of the result, which has them in order."""
-    return [(result, at + 1) if result else view.places[at] for at in view.shown]
+    bands = view.shown.get(kind, view.shown["true"])
+    return [(result, at + 1) if result else view.places[at] for at in bands]
 
 
-def _stretch(view: View, result: str, opened: Opened) -> tuple[float, float]:
+def _stretch(view: View, kind: str, result: str, opened: Opened) -> tuple[float, float]:
     """Give the 1st and 99th percentile of the shown bands, of the result where it is there."""
     seen = []
-    for path, index in dict.fromkeys(_places(view, result)):
+    for path, index in dict.fromkeys(_places(view, kind, result)):
         dataset = opened[path]
         step = max(dataset.width, dataset.height) / SEEN
         shape = (max(int(dataset.height / max(step, 1)), 1), max(int(dataset.width / max(step, 1)), 1))
         values = dataset.read(index, out_shape=shape, masked=True)
-        seen.append(values.compressed().astype(np.float64))
+        seen.append((values[values != 0] if view.blank else values).compressed().astype(np.float64))
     joined = np.concatenate(seen)
     joined = joined[np.isfinite(joined)]
     if not joined.size:
@@ -143,10 +158,10 @@ def _stretch(view: View, result: str, opened: Opened) -> tuple[float, float]:
 
 
 @lru_cache(256)
-def stretch_of(source: tuple[str, ...], result: str) -> tuple[float, float]:
+def stretch_of(source: tuple[str, ...], sensor: str, kind: str, result: str) -> tuple[float, float]:
     """Give the numbers that are shown as black and white."""
     with Opened() as opened:
-        return _stretch(view_of(source), result, opened)
+        return _stretch(view_of(source, sensor), kind, result, opened)
 
 
 def _read_tile(path: str, indexes: Sequence[int], at: tuple[int, int, int], size: int, opened: Opened) -> ImageData:
@@ -156,12 +171,14 @@ def _read_tile(path: str, indexes: Sequence[int], at: tuple[int, int, int], size
         return image
 
 
-def picture_tile(source: tuple[str, ...], result: str, shown: str, at: tuple[int, int, int], size: int) -> bytes:
+def picture_tile(
+    source: tuple[str, ...], result: str, sensor: str, *, kind: str, after: bool, at: tuple[int, int, int], size: int
+) -> bytes:
     """Give a tile of the scene as it came, or of the result, as PNG."""
-    view = view_of(source)
-    low, high = stretch_of(source, result)
+    view = view_of(source, sensor)
+    low, high = stretch_of(source, sensor, kind, result)
     with Opened() as opened:
-        places = _places(view, result if shown == "result" else "")
+        places = _places(view, kind, result if after else "")
         planes: dict[tuple[str, int], Any] = {}
         for path in dict.fromkeys(path for path, _ in places):  # all of a file at once: each call warps all its bands
             wanted = list(dict.fromkeys(index for name, index in places if name == path))
@@ -170,7 +187,8 @@ def picture_tile(source: tuple[str, ...], result: str, shown: str, at: tuple[int
         bands = np.ma.stack([planes[place] for place in places])
         values = np.nan_to_num((bands.data.astype(np.float64) - low) / (high - low), posinf=1, neginf=0)
         drawn = (np.clip(values, 0, 1) * 255).astype(np.uint8)
-        hidden = np.broadcast_to(np.ma.getmaskarray(bands).all(axis=0), drawn.shape)
+        nothing = np.ma.getmaskarray(bands) | (bands.data == 0) if view.blank else np.ma.getmaskarray(bands)
+        hidden = np.broadcast_to(nothing.all(axis=0), drawn.shape)
         content, _ = render_image(ImageData(np.ma.MaskedArray(drawn, hidden)), output_format=ImageType.png)
         return bytes(content)
 
@@ -191,15 +209,15 @@ def empty_tile(size: int) -> bytes:
     return bytes(render_image(ImageData(nothing), output_format=ImageType.png)[0])
 
 
-def info(source: tuple[str, ...], result: str) -> dict[str, Any]:
+def info(source: tuple[str, ...], sensor: str, result: str) -> dict[str, Any]:
     """Give where a scene is, and what its bands are."""
-    view = view_of(source)
+    view = view_of(source, sensor)
     with Opened() as opened:
         finest = max({path for path, _ in view.places}, key=lambda path: opened[path].width)
         with Reader(finest, dataset=opened[finest]) as reader:
             bounds = [float(edge) for edge in reader.get_geographic_bounds(WGS84)]
             zooms = reader.minzoom, reader.maxzoom
-    low, high = stretch_of(source, result)
+    low, high = stretch_of(source, sensor, "true", result)
     return {
         "bounds": bounds,
         "center": [(bounds[0] + bounds[2]) / 2, (bounds[1] + bounds[3]) / 2],
@@ -211,7 +229,8 @@ def info(source: tuple[str, ...], result: str) -> dict[str, Any]:
         "height": view.height,
         "bands": list(view.names),
         "dtype": view.dtype,
-        "shown": [view.names[at] for at in view.shown],
+        "shown": [view.names[at] for at in view.shown["true"]],
+        "shows": {kind: [view.names[at] for at in bands] for kind, bands in view.shown.items()},
         "stretch": [[low, high]] * len(RGB),
     }
 
@@ -235,9 +254,9 @@ def _value(dataset: Any, index: int, at: tuple[int, int]) -> float | int | None:
     return None if isinstance(number, float) and not math.isfinite(number) else number
 
 
-def point(source: tuple[str, ...], files: dict[str, str], lon: float, lat: float) -> dict[str, Any] | None:
+def point(source: tuple[str, ...], sensor: str, files: dict[str, str], lon: float, lat: float) -> dict[str, Any] | None:
     """Give the numbers at a place before and after, its class and date; None where it is outside."""
-    view = view_of(source)
+    view = view_of(source, sensor)
     with Opened() as opened:
         before, where = [], None
         for path, index in view.places:
@@ -266,18 +285,19 @@ def point(source: tuple[str, ...], files: dict[str, str], lon: float, lat: float
 
 def answer(request: dict[str, Any]) -> tuple[Any, bytes]:
     """Answer one request of the server."""
-    source, files = tuple(request["source"]), request["files"]
-    check_source(source, Limits(**request["limits"]))
+    source, sensor, files = tuple(request["source"]), request["sensor"], request["files"]
+    check_source(source, sensor, Limits(**request["limits"]))
     result = files.get("restored", "")
     if request["call"] == "info":
-        return info(source, result), b""
+        return info(source, sensor, result), b""
     if request["call"] == "point":
-        return point(source, files, request["lon"], request["lat"]), b""
+        return point(source, sensor, files, request["lon"], request["lat"]), b""
     at, size, layer = (request["x"], request["y"], request["z"]), request["size"], request["layer"]
     try:
         if layer == "quality":
             return None, quality_tile(files["quality"], at, size)
-        return None, picture_tile(source, result, layer, at, size)
+        kind, after = request["show"], layer == "result"
+        return None, picture_tile(source, result, sensor, kind=kind, after=after, at=at, size=size)
     except TileOutsideBounds:
         return None, empty_tile(size)
 
@@ -285,6 +305,7 @@ def answer(request: dict[str, Any]) -> tuple[Any, bytes]:
 def main() -> None:
     """Answer requests until the server ends."""
     tell, requests = take_stdout(), read_requests()
+    hold_memory(MEMORY)
     tell({"ready": True})
     while True:
         request, content = requests.get(), b""

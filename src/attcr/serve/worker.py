@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from attcr.addresses import error_text, redact
 from attcr.errors import AttcrWarning, WeightsError
-from attcr.files import write_whole
+from attcr.files import memory_of_machine, write_whole
 from attcr.fleet.fetch import Fetched
 from attcr.fleet.ledger import Outcome, worker_name
 from attcr.fleet.manifest import Work
@@ -28,13 +28,14 @@ from attcr.restore.options import NO_WEIGHTS, RestoreOptions
 from attcr.restore.scene import Progress
 from attcr.scenes.dataset import gdal, open_dataset
 from attcr.scenes.open import open_scene
-from attcr.serve.inputs import work_of
+from attcr.serve.inputs import READY, work_of
 from attcr.serve.limits import SUFFIXES, check_size
 from attcr.serve.settings import Limits, ServeSettings
 from attcr.serve.store import INPUTS, PROGRESS, REQUESTS, WEIGHTS
 from attcr.weights import published, restoring
 
 INDEX = f"{WEIGHTS}/index.json"
+_NO_MEMORY = ("can't allocate memory", "bad_alloc", "Cannot allocate memory", "Out of memory", "not enough memory")
 _PAUSE = 0.2  # seconds between two notes of progress
 
 
@@ -126,12 +127,31 @@ def write_progress(root: Path, name: str, told: dict[str, Any]) -> None:
     partial.replace(folder / f"{name}.json")
 
 
+def memory_of(settings: WorkerSettings) -> int:
+    """Give the bytes that a computing process may have; 0: any, as where a device has memory of its own."""
+    if settings.device != "cpu":
+        return 0
+    machine = memory_of_machine() or 0
+    return settings.limits.memory or machine * 9 // 10 // (settings.workers if settings.engine == "local" else 1)
+
+
+def _in_words(outcome: Outcome, most: int) -> Outcome:
+    """Tell a lack of memory as such, whatever noticed it."""
+    if "MemoryError" not in outcome.error and not any(words in outcome.message for words in _NO_MEMORY):
+        return outcome
+    message = (
+        f"It needs more memory than the {most / 2**30:.1f} GiB that a job may have: use a smaller `tile` or `batch`."
+    )
+    return replace(outcome, error="MemoryError", message=message)
+
+
 class JobRunner:
     """Runs jobs of a store one after the other; each network is loaded once."""
 
     def __init__(self, settings: WorkerSettings) -> None:
         self.settings, self.root = settings, Path(settings.store)
         self._workers: dict[str, JobWorker] = {}
+        self.memory = memory_of(settings)
 
     def warm(self) -> None:
         """Load what most jobs will need, so that the first one is not slower than the others."""
@@ -157,14 +177,16 @@ class JobRunner:
             told["weights"] = chosen
             write_progress(self.root, name, {"stage": "mask", "done": 0, "total": 1, **told})
             worker = self._worker(chosen)
+            spent = json.loads((self.root / INPUTS / name / READY).read_bytes()).get("seconds", 0)
+            worker.job = replace(worker.job, deadline=max(self.settings.limits.seconds - spent, 1.0))
             outcome = worker.run(work.keyed(recipe_of(worker.job.weights_sha256, options)), Fetched({}))
             told["notes"] = worker.notes
             write_progress(self.root, name, {"stage": "write", "done": 1, "total": 1, **told})
-            return outcome, told
         except Exception as error:  # whatever a scene does, it stops no other
             kind, message = error_text(error)
             seconds = time.perf_counter() - began
-            return replace(found, status="quarantined", seconds=seconds, error=kind, message=message), told
+            outcome = replace(found, status="quarantined", seconds=seconds, error=kind, message=message)
+        return _in_words(outcome, self.memory), told
 
     def _check(self, work: Work, folder: Path) -> None:
         """Refuse files that are too large, whatever they are for, and a scene of too many bands in several files."""

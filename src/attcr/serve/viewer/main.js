@@ -1,5 +1,6 @@
 // The page: files that come in, jobs, and what is shown of them.
 
+import { dropped, scenes } from "./files.js";
 import { Inspector } from "./inspector.js";
 import { JobList } from "./jobs.js";
 import { Swipe } from "./maps.js";
@@ -9,7 +10,22 @@ const $ = (id) => document.getElementById(id);
 const POLL = 4000; // milliseconds between looks at jobs that are not followed
 const LAYERS = { restored: "Restored scene", quality: "Quality", item: "How it was made", dates: "Dates", spread: "Uncertainty" };
 
-const WORDS = { "weights none": "none: fill from references alone", "mask none": "none: all of it may be cloud" };
+const WORDS = {
+  "weights none": "none: fill from references alone",
+  "mask none": "none: all of it may be cloud",
+  "sensor s2-l2a": "Sentinel-2 L2A, until January 2022",
+  "sensor s2-l2a-n0400": "Sentinel-2 L2A, since 2022 or processed anew",
+  "sensor s2-l1c": "Sentinel-2 L1C, until January 2022",
+  "sensor s2-l1c-n0400": "Sentinel-2 L1C, since 2022 or processed anew",
+  "sensor landsat-c2-l1": "Landsat 8 or 9, top of the atmosphere",
+  "sensor landsat-c2-l2": "Landsat 8 or 9, surface reflectance",
+  "sensor landsat-tm-c2-l2": "Landsat 4, 5 or 7, surface reflectance",
+  "sensor rgb8": "A picture of 8 bits",
+  "sensor picture": "A picture",
+  "sensor reflectance": "Reflectance of another satellite",
+};
+const CLOUDED = 0.1; // the part of a scene that is left as cloud from which another date is asked for
+const sent = new Map(); // the inputs of the jobs of this page, to try again without sending anything again
 const OPTIONS = ["weights", "sensor", "mask"];
 
 let shown = null; // what the service told about the job on the map
@@ -102,29 +118,30 @@ $("cancel").addEventListener("click", async () => {
 
 const megabytes = (bytes) => `${(bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0)} MB`;
 
-async function send(file, abort) {
-  return service.upload(file, {
+async function send(file, name, abort) {
+  return service.upload(file, name, {
     signal: abort.signal,
-    tell: (part) => tell(file.name, `sending, ${Math.floor(part * 100)} % of ${megabytes(file.size)}`, part * 100),
+    tell: (part) => tell(name, `sending, ${Math.floor(part * 100)} % of ${megabytes(file.size)}`, part * 100),
   });
 }
 
-async function restore(file) {
+async function restore(scene) {
   clearMessage();
   const abort = new AbortController();
   following?.abort.abort();
   following = { id: null, abort };
-  tell(file.name, "sending", null);
+  tell(scene.name, "sending", null);
   try {
-    const inputs = { scene: { upload: await send(file, abort) } };
+    const parts = [];
+    for (const { name, read } of scene.parts) parts.push({ upload: await send(await read(), name, abort) });
+    const inputs = { scene: parts.length > 1 ? parts : parts[0] };
     for (const option of OPTIONS) if ($(option).value) inputs[option] = $(option).value;
     const references = [];
-    for (const other of $("references").files) references.push({ upload: await send(other, abort) });
+    for (const other of $("references").files) references.push({ upload: await send(other, other.name, abort) });
     if (references.length) inputs.references = references;
+    $("references").value = ""; // they belong to this scene
     abort.signal.throwIfAborted();
-    const job = await service.execute(inputs);
-    list.put(job);
-    return job;
+    return await begin(inputs);
   } catch (error) {
     refuse(error);
     if (following?.abort === abort) endProgress();
@@ -132,11 +149,29 @@ async function restore(file) {
   }
 }
 
+async function begin(inputs) {
+  const job = await service.execute(inputs);
+  sent.set(job.jobID, inputs);
+  list.put(job);
+  return job;
+}
+
 async function take(files) {
   let last = null;
-  for (const file of files) last = (await restore(file)) ?? last;
+  try {
+    const found = await scenes(await files);
+    if (!found.length) throw new service.Refusal(415, "There is no raster among these files: drop GeoTIFF, JPEG 2000, PNG or JPEG files, a SAFE folder, or a product as it was downloaded.");
+    for (const scene of found) last = (await restore(scene)) ?? last;
+  } catch (error) {
+    refuse(error instanceof service.Refusal ? error : new service.Refusal(415, error.message));
+  }
   if (last) await follow(last);
 }
+
+$("sample").addEventListener("click", () => {
+  const read = async () => (await service.sample()).blob();
+  take(Promise.resolve([{ path: "sample.tif", read }]));
+});
 
 async function follow(job) {
   const abort = new AbortController();
@@ -166,15 +201,36 @@ async function follow(job) {
   }
 }
 
-// Say why a job failed; where an option would help, show the options.
+// Say why a job failed: where its product is not known, ask for it; where another option would help, show the options.
 function explain(job) {
+  const choices = [...$("sensor").options].map(({ value }) => value).filter((name) => name && new RegExp(`[ ,]${name}[,. ]`).test(job.message));
+  if (job.message.includes("`sensor`") && choices.length && sent.has(job.jobID)) return which(job, choices);
   refuse(new service.Refusal(422, `${job.title}: ${job.message}`));
   if (OPTIONS.some((option) => job.message.includes(`\`${option}\``))) $("options").open = true;
 }
 
+// Ask which product a scene is, and try again with the files that are there.
+function which(job, choices) {
+  $("product-text").textContent = `${job.title} does not say which product it is, and its numbers mean other things in each.`;
+  $("product").replaceChildren(...choices.map((name) => new Option(WORDS[`sensor ${name}`] ?? name, name)));
+  const dialog = $("which");
+  dialog.returnValue = "no";
+  dialog.showModal();
+  dialog.addEventListener("close", async () => {
+    if (dialog.returnValue !== "yes") return refuse(new service.Refusal(422, `${job.title}: ${job.message}`));
+    try {
+      const again = await begin({ ...sent.get(job.jobID), sensor: $("product").value });
+      service.dismiss(job.jobID).then(refresh, () => {});
+      await follow(again);
+    } catch (error) {
+      refuse(error);
+    }
+  }, { once: true });
+}
+
 $("choose").addEventListener("click", () => $("file").click());
 $("file").addEventListener("change", () => {
-  const files = [...$("file").files];
+  const files = [...$("file").files].map((file) => ({ path: file.name, read: async () => file, file }));
   $("file").value = "";
   take(files);
 });
@@ -201,7 +257,7 @@ addEventListener("drop", (event) => {
   event.preventDefault();
   depth = 0;
   $("drop-veil").hidden = true;
-  take([...event.dataTransfer.files]);
+  take(dropped(event.dataTransfer));
 });
 
 // A job on the map.
@@ -214,7 +270,9 @@ async function open(job) {
     downloads(job, results);
     compared(true);
     list.mark(job.jobID);
+    location.hash = `job=${job.jobID}`;
     showQuality();
+    offerDates(job, info.classes);
     announce(`${job.title} is shown, before and after.`);
   } catch (error) {
     refuse(error);
@@ -240,7 +298,10 @@ async function show(job, info) {
   shown = info;
   $("welcome").hidden = true;
   $("scene-name").textContent = info.georeferenced ? job.title : `${job.title} (without a place on Earth)`;
-  await swipe.show(info, !same);
+  const shows = Object.keys(info.shows);
+  for (const option of $("colours").options) option.hidden = option.disabled = !shows.includes(option.value);
+  if (!shows.includes($("colours").value)) $("colours").value = "true";
+  await swipe.show(info, !same, $("colours").value);
 }
 
 function compared(visible) {
@@ -254,8 +315,32 @@ function close() {
   compared(false);
   list.mark(null);
   $("welcome").hidden = false;
-  $("scene-name").textContent = "";
+  $("scene-name").textContent = location.hash = "";
 }
+
+// Where much is still cloud, another date would help.
+function offerDates(job, classes) {
+  const total = classes.reduce((sum, { opacity, pixels }) => sum + (opacity ? pixels : 0), 0);
+  const left = classes.find(({ name }) => name === "cloud left as it came")?.pixels ?? 0;
+  $("dates").hidden = !(left > CLOUDED * total && sent.has(job.jobID));
+  $("dates-text").textContent = `${percent(left / total)} is still cloud.`;
+  $("add-date").onclick = () => $("date").click();
+  $("date").onchange = async () => {
+    const abort = new AbortController();
+    const { references = [], ...inputs } = sent.get(job.jobID);
+    const more = [];
+    try {
+      for (const file of $("date").files) more.push({ upload: await send(file, file.name, abort) });
+      $("date").value = "";
+      await follow(await begin({ ...inputs, references: [...references, ...more] }));
+    } catch (error) {
+      refuse(error);
+      endProgress();
+    }
+  };
+}
+
+$("colours").addEventListener("change", () => swipe.colours($("colours").value));
 
 const percent = (part) => (part < 0.001 ? "< 0.1 %" : `${(part * 100).toFixed(part < 0.1 ? 1 : 0)} %`);
 
@@ -372,6 +457,9 @@ async function start() {
     $("key-section").hidden = $("forget-key").hidden = false;
     $("key-form").hidden = true;
   }
+  const [, linked] = /^#job=(\w+)$/.exec(location.hash) ?? [];
+  const job = linked && (await service.status(linked).catch(refuse));
+  if (job?.status === "successful") await open(job);
   const unfinished = list.jobs.find((job) => !service.over(job));
   if (unfinished) follow(unfinished);
 }

@@ -136,7 +136,8 @@ export class Swipe {
   }
 
   // Show the layers of a job that are there: {input, result, quality} as addresses of tiles, within bounds.
-  async show({ tiles, bounds, minzoom, maxzoom, georeferenced }, fit) {
+  async show({ tiles, bounds, minzoom, maxzoom, georeferenced }, fit, colours) {
+    this.tiles = tiles;
     await this.ready;
     this.clear();
     this.labels.hidden = !georeferenced;
@@ -158,7 +159,15 @@ export class Swipe {
     }
     const wide = this.after.getContainer().clientWidth > WIDE;
     const padding = { top: 48, bottom: 48, left: 48, right: wide ? PANEL : 48 };
+    this.colours(colours);
     if (fit) this.after.fitBounds(bounds, { padding, animate: false, maxZoom: maxzoom });
+  }
+
+  // Show other bands as red, green and blue.
+  colours(kind) {
+    for (const [map, name, url] of [[this.before, "input", this.tiles?.input], [this.after, "result", this.tiles?.result]]) {
+      if (url) map.getSource(name)?.setTiles([`${url}&show=${kind}`]);
+    }
   }
 
   quality(visible, opacity) {

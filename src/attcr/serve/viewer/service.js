@@ -66,6 +66,7 @@ export const status = (id) => read(`jobs/${id}`);
 export const results = async (id) => Object.keys(await read(`jobs/${id}/results`));
 export const point = (id, { lng, lat }, signal) => read(`jobs/${id}/point?lon=${lng}&lat=${lat}`, { signal });
 export const dismiss = (id) => read(`jobs/${id}`, { method: "DELETE" });
+export const sample = () => ask("sample.tif");
 export const execute = (inputs) => read("processes/restore/execution", { method: "POST", json: { inputs } });
 
 // Addresses are made here: behind a proxy the service may not know its own.
@@ -80,11 +81,11 @@ export async function info(id) {
 }
 
 // Send a file; `tell` hears the part that is sent. XMLHttpRequest, for fetch says nothing of how far it is.
-export function upload(file, { tell, signal }) {
+export function upload(file, name, { tell, signal }) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
-    request.open("POST", new URL(`uploads?name=${encodeURIComponent(file.name)}`, BASE));
-    for (const [name, value] of Object.entries(headers())) request.setRequestHeader(name, value);
+    request.open("POST", new URL(`uploads?name=${encodeURIComponent(name)}`, BASE));
+    for (const [header, value] of Object.entries(headers())) request.setRequestHeader(header, value);
     request.setRequestHeader("Content-Type", "application/octet-stream");
     request.upload.onprogress = (event) => event.lengthComputable && tell(event.loaded / event.total);
     request.onload = () =>
