@@ -28,7 +28,7 @@ from attcr.references.correct import (
     with_network,
 )
 from attcr.references.fill import Corrected, Filled, Tuned, meet_border, tune
-from attcr.restore import RestoreOptions, restore_scene
+from attcr.restore import RestoreOptions, join_blocks, restore_block, restore_scene
 from attcr.restore.walk import FROM_DATE
 from attcr.weights import save_model
 from fake_dates import a_gap, evidence_of, ground
@@ -182,6 +182,17 @@ def test_strips_and_batches_do_not_decide_the_bytes(place: Place) -> None:
     assert first.references[0]["network_share"] == 1
     for how in ({"tile": 64, "overlap": 8}, {"tile": 512, "overlap": 32, "batch": 3}):
         assert same_bits(read(first.target), read(place.restore("second", **how).target)), how
+
+
+def test_blocks_put_together_are_the_whole_to_the_byte(place: Place) -> None:
+    place.restore("out", place.first, place.second)
+    whole = place.files("out")
+    options = place.options(place.first, place.second)
+    parts = [place.folder / f"part{i}" for i in range(3)]
+    for i, part in enumerate(parts):
+        restore_block(place.cloudy, part, "none", block=(i, 3), options=options)
+    join_blocks(place.cloudy, parts, place.folder / "out.tif", "none", options=options, overwrite=True)
+    assert place.files("out") == whole
 
 
 def test_interrupted_and_resumed_it_gives_the_same_bytes_and_with_another_network_it_begins_anew(
