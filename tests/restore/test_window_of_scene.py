@@ -186,7 +186,7 @@ def dates(tmp_path: Path) -> tuple[Path, Path, list[str]]:
     mask = make(tmp_path / "cloud.tif", cloudy, **UTM)
     scene = make(tmp_path / "S2A_20200105.tif", first, name, **UTM)
     same = make(tmp_path / "S2A_20200115.tif", near, name, **UTM)
-    moved = {**UTM, "transform": UTM["transform"] * Affine.translation(-7.4, -3.3)}
+    moved = {**UTM, "transform": UTM["transform"] * Affine.translation(-7.8, -3.7)}
     other = make(tmp_path / "S2A_20200125.tif", np.pad(far, ((0, 0), (4, 9), (8, 3)), mode="edge"), name, **moved)
     return scene, mask, [str(same), str(other)]
 
