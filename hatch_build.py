@@ -1,4 +1,6 @@
-"""Compile the operator's kernel into the wheel where a compiler is at hand; without one the wheel is for any platform.
+"""What a build does: compile the operator's kernel into the wheel, and give the first page links that hold anywhere.
+
+Without a compiler the wheel is for any platform. ATTCR_REPOSITORY=OWNER/NAME says where on GitHub the sources are.
 
 ATTCR_KERNEL=0 leaves it out. The library needs nothing but the C library, so one wheel serves every Python 3. The
 wheel is for the machine that the compiler compiles for: CXX=aarch64-linux-gnu-g++ makes one for AArch64 anywhere.
@@ -6,6 +8,7 @@ wheel is for the machine that the compiler compiles for: CXX=aarch64-linux-gnu-g
 
 import itertools
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -14,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 SOURCES = (Path("src/attcr/ops/kernel.cpp"), Path("src/attcr/ops/depthwise.cpp"))
 LIBRARY = Path("src/attcr/ops/_kernel.so")
@@ -59,6 +63,30 @@ def _run(command: list[str]) -> str:
     if done.returncode:
         raise OSError(f"{shlex.join(command)}\n{done.stderr[-2000:]}")
     return done.stdout
+
+
+def absolute(page: str, repository: str) -> str:
+    """Give a page of the repository's root whose links to files hold outside it: pictures as files, others as pages."""
+    pictures = re.sub(r"(!\[[^]]*\]\()(?!https?:)", rf"\1https://github.com/{repository}/raw/HEAD/", page)
+    return re.sub(r"((?<!!)\[[^]!]*\]\()(?!https?:|#)", rf"\1https://github.com/{repository}/blob/HEAD/", pictures)
+
+
+class PageHook(MetadataHookInterface):
+    """Make README.md the page of the package, and name the project's addresses."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Without ATTCR_REPOSITORY the links stay relative and no address is named."""
+        page = Path(self.root, "README.md").read_text(encoding="utf-8")
+        repository = os.environ.get("ATTCR_REPOSITORY", "")
+        metadata["urls"] = {}
+        if repository:
+            page, home = absolute(page, repository), f"https://github.com/{repository}"
+            metadata["urls"] = {
+                "Source": home, "Issues": f"{home}/issues", "Changelog": f"{home}/blob/HEAD/CHANGELOG.md"
+            }  # fmt: skip
+        if site := os.environ.get("ATTCR_SITE_URL"):
+            metadata["urls"]["Documentation"] = site
+        metadata["readme"] = {"content-type": "text/markdown", "text": page}
 
 
 class KernelHook(BuildHookInterface):  # type: ignore[type-arg]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import attcr.files
 from attcr.files import cache_folder, memory_of_machine, replacing, sha256, write_whole
 
 
@@ -42,9 +43,15 @@ def test_the_cache_folder_follows_the_environment(tmp_path: Path, monkeypatch: p
     assert cache_folder() == Path("/home/someone/.cache/attcr")
 
 
-def test_the_memory_of_a_machine_is_told_where_its_system_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_a_machine_is_told_where_its_system_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1000}.__getitem__)
+    monkeypatch.setattr(attcr.files, "CONTAINER_LIMIT", tmp_path / "memory.max")
     assert memory_of_machine() == 4_096_000
+    for told, allowed in (("max", 4_096_000), ("9000000", 4_096_000), ("1000000", 1_000_000)):
+        (tmp_path / "memory.max").write_text(f"{told}\n")
+        assert memory_of_machine() == allowed
     monkeypatch.setattr(os, "sysconf", lambda _: -1)
     assert memory_of_machine() is None
     monkeypatch.delattr(os, "sysconf")

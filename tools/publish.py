@@ -278,7 +278,7 @@ def _item(entry: Published) -> pystac.Item:
     item.add_asset(
         "weights",
         pystac.Asset(
-            f"../../src/attcr/weights/published/{entry.name}.safetensors",
+            f"../../../src/attcr/weights/published/{entry.name}.safetensors",
             title="Weights, safetensors",
             media_type="application/vnd.safetensors",
             roles=["mlm:model", "mlm:weights"],

@@ -2,8 +2,10 @@
 
 import contextlib
 import io
+import json
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,11 +25,33 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     return markdown + (reference() if "commands" in page.meta else options() if "options" in page.meta else "")
 
 
-def on_page_content(html: str, *, page: Any, **_: Any) -> str:
-    """The HTML of a page; that of a notebook without the scripts that load MathJax and Mermaid from other sites."""
-    if not page.file.src_uri.endswith(".ipynb"):
+def on_page_content(html: str, *, page: Any, config: Any, **_: Any) -> str:
+    """The HTML of a page; that of a notebook with links that open it, and without scripts of other sites."""
+    path = page.file.src_uri
+    if not path.endswith(".ipynb"):
         return html
-    return re.sub(r"(?s)<script.*?</script>", lambda found: found[0] if "clipboard" in found[0] else "", html)
+    plain = re.sub(r"(?s)<script.*?</script>", lambda found: found[0] if "clipboard" in found[0] else "", html)
+    return opened_elsewhere(path, config["extra"].get("repository", "")) + plain
+
+
+def opened_elsewhere(path: str, repository: str) -> str:
+    """Links that open a notebook of docs/ on Colab and Binder; nothing where the repository's address is not known."""
+    if not repository:
+        return ""
+    colab = f"https://colab.research.google.com/github/{repository}/blob/main/docs/{path}"
+    binder = f"https://mybinder.org/v2/gh/{repository}/HEAD?labpath=docs/{path}"
+    return f'<p><a href="{colab}">Open in Colab</a> · <a href="{binder}">Open in Binder</a></p>\n'
+
+
+def on_post_build(*, config: Any, **_: Any) -> None:
+    """Put the weights beside the items that describe them, which then lead to them."""
+    for path in Path(config["site_dir"], "reference", "models").glob("*.json"):
+        item = json.loads(path.read_text())
+        for asset in item["assets"].values():
+            weights = Path(ROOT, "docs", "reference", "models", asset["href"]).resolve()
+            shutil.copyfile(weights, path.with_name(weights.name))
+            asset["href"] = f"./{weights.name}"
+        path.write_text(json.dumps(item, indent=2) + "\n")
 
 
 def root_file(name: str, page: str) -> str:

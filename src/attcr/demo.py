@@ -95,7 +95,7 @@ def _read(path: Path) -> NDArray[Any]:
 
 def _draw(result: RestoreResult, picture: Path) -> None:
     """Draw before, after, quality and expected error, two by two, each with its name above."""
-    preview = _read(result.preview).transpose(1, 2, 0)
+    preview = np.asarray(Image.open(result.preview).convert("RGB"))
     width = (preview.shape[1] - 4) // 2
     colours = np.zeros((256, 3), np.uint8)
     for value, colour in QUALITY_COLOURS.items():

@@ -55,10 +55,20 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "attcr")
 
 
+CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
+"""Where Linux says what a container may use: a number, or `max`."""
+
+
 def memory_of_machine() -> int | None:
-    """Give the bytes of memory of this machine; None where the system does not say, as on Windows."""
+    """Give the bytes of memory of this machine or container; None where the system does not say, as on Windows."""
     try:
         page, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return None
-    return page * pages if min(page, pages) > 0 else None
+    if min(page, pages) <= 0:
+        return None
+    try:
+        allowed = int(CONTAINER_LIMIT.read_text())
+    except (OSError, ValueError):
+        allowed = page * pages
+    return min(page * pages, allowed)

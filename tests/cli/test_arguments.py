@@ -53,7 +53,7 @@ def test_restore_shows_its_options_in_groups_and_what_most_people_need_first() -
     told = {
         "Arguments": [],
         "Options": ["--weights", "--mask", "--reference", "--help"],
-        "Input": ["--sensor", "--bands", "--bbox", "--aoi", "--sar", "--nodata", "--vrt"],
+        "Input": ["--sensor", "--bands", "--bbox", "--aoi", "--radar", "--nodata", "--vrt"],
         "Clouds": ["--ground", "--unseen", "--dilate", "--feather"],
         "References": ["--reference-days", "--reference-mask", "--reference-fill"],
         "Network": ["--tile", "--overlap", "--batch", "--device", "--dtype", "--backend"],
@@ -95,14 +95,14 @@ def test_the_command_line_without_options_takes_the_defaults(monkeypatch: pytest
 def test_every_option_of_the_command_line_reaches_restore(monkeypatch: pytest.MonkeyPatch) -> None:
     line = (
         "--tile 64 --overlap 8 --batch 2 --device cuda --dtype float16 --backend torch --sensor rgb8 --bands 3,2,1 "
-        "--bbox 13,52,14,53 --mask scl --ground network --unseen fill --dilate 1 --feather 2 --sar r.tif --nodata 7 "
+        "--bbox 13,52,14,53 --mask scl --ground network --unseen fill --dilate 1 --feather 2 --radar r.tif --nodata 7 "
         "--reference a,b.tif --references c.tif "
         "--reference-days 9 --reference-mask none --reference-fill classical --confidence --vrt"
     )
     assert given(monkeypatch, *line.split()) == attcr.RestoreOptions(
         tile=64, overlap=8, batch=2, device="cuda", dtype="float16", backend="torch", sensor="rgb8",
         bands=("3", "2", "1"), bbox=(13.0, 52.0, 14.0, 53.0), mask="scl",
-        ground="network", unseen="fill", dilate=1, feather=2, sar="r.tif",
+        ground="network", unseen="fill", dilate=1, feather=2, radar="r.tif",
         nodata=7.0, references=("a,b.tif", "c.tif"), reference_days=9, reference_mask="none",
         reference_fill="classical", confidence=True, vrt="any",
     )  # fmt: skip

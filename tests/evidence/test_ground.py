@@ -11,14 +11,18 @@ from scipy.ndimage import gaussian_filter
 from attcr.evidence import ground as module
 from attcr.evidence.ground import (
     CELL,
+    RIDGE,
     Ground,
     Grounds,
     Moments,
     Seen,
+    gaps_told_by,
     hidden_errors,
     informed,
     interpolate,
     over_cells,
+    second_moments,
+    unsaid_elsewhere,
     wiener,
 )
 
@@ -265,11 +269,52 @@ def test_hidden_ground_says_how_far_interpolation_is_off() -> None:
     covered = np.zeros((32, 32), bool)
     covered[10:20, 10:20] = True
     even = np.full((2, 32, 32), 0.3, np.float32)
-    made = hidden_errors(even, weight, covered)
-    assert made is not None
-    assert np.abs(made).max() < 1e-9
+    assert np.abs(second_moments(hidden_errors(even, weight, covered))).max() < 1e-9
     rough = (even + 0.1 * gaussian_filter(rng.standard_normal((2, 32, 32)), (0, 2, 2)) * 4).astype(np.float32)
-    made = hidden_errors(rough, weight, covered)
-    assert made is not None
+    made = second_moments(hidden_errors(rough, weight, covered))
     assert 0.03 < np.sqrt(np.diag(made)).mean() < 0.15
-    assert hidden_errors(even, weight * 0, covered) is None
+    assert hidden_errors(even, weight * 0, covered) == []
+
+
+def test_others_are_asked_where_they_were_not_learnt() -> None:
+    rng = np.random.default_rng(0)
+    seen = rng.standard_normal((2, 1, 400))
+    same = [np.concatenate([one, 0.5 * one]) for one in seen]  # the other says all
+    assert unsaid_elsewhere(same, 1)[0] < 0.01
+    apart = [np.concatenate([seen[0], seen[0]]), np.concatenate([seen[1], -seen[1]])]  # and here the contrary
+    learnt = (1 / (1 + RIDGE)) ** 2
+    assert unsaid_elsewhere(apart, 1)[0] == pytest.approx((1 + np.sqrt(learnt)) ** 2 * (seen**2).mean(), rel=0.1)
+    assert unsaid_elsewhere(same[:1], 1)[0] < 0.01, "with one place, at this one"
+
+
+def test_what_others_are_worth_in_gaps_is_told() -> None:
+    place = Place()
+    other = (place.truth[:1] * 2 + 0.1).astype(np.float32)
+
+    def read(top: int, bottom: int) -> Seen:
+        seen = place.read(top, bottom)
+        return seen._replace(values=np.concatenate([seen.values, other[:, top:bottom]]))
+
+    told = gaps_told_by(read, *place.mask.shape, 4, 1)
+    true = np.abs(told.ground.rows(0, 256).values - place.truth)[:, place.mask].mean()
+    alone = Ground(place.read, *place.mask.shape, 4, (False,))
+    without = place.error(alone.rows(0, 256).values)
+    assert true < 0.7 * without
+    assert told.surroundings == pytest.approx(alone.error_under(0), rel=1e-6)
+    assert told.error < 0.8 * told.surroundings
+    assert 0.5 < told.error / true < 2
+    place.mask[:] = False
+    assert np.isnan(gaps_told_by(read, *place.mask.shape, 4, 1).error)
+
+
+def test_expected_errors_are_larger_than_the_formulas(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place()
+
+    def errors() -> list[Float32]:
+        return [Ground(place.read, 256, 256, 4, (shown,)).rows(0, 256).error for shown in (True, False)]
+
+    found = errors()
+    for name in ("ERRORS", "ERRORS_IN_GAPS"):
+        monkeypatch.setattr(module, name, 1.0)
+    for told, formula, times in zip(found, errors(), (1.75, 1.4), strict=True):
+        np.testing.assert_allclose(told, times * formula, rtol=1e-5)

@@ -299,18 +299,18 @@ def test_run_json_tells_the_run_without_secrets(tmp_path: Path, weights: Path) -
         {"id": "b", "href": "s3://b/b.tif", "megapixels": 2.0},
     ]
     manifest, out = write_rows(tmp_path / "m.parquet", rows), tmp_path / "out"
-    options = RestoreOptions(sar="https://u:hunter2@h/sar.tif?sig=hunter2", mask="scl=https://h/scl.tif?sig=hunter2")
+    options = RestoreOptions(radar="https://u:hunter2@h/sar.tif?sig=hunter2", mask="scl=https://h/scl.tif?sig=hunter2")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("attcr.fleet.local.fetch_ahead", lambda *_: None)
         run_fleet(str(manifest), str(out), str(weights), options=options, make=Publisher)
     about = json.loads((out / "run.json").read_text())
     assert (about["rows"], about["megapixels"], about["manifest"]) == (2, 3.5, str(manifest))
-    assert (about["options"]["sar"], about["options"]["mask"]) == ("https://h/sar.tif", "scl=https://h/scl.tif")
+    assert (about["options"]["radar"], about["options"]["mask"]) == ("https://h/sar.tif", "scl=https://h/scl.tif")
     assert about["weights_sha256"] == sha256(weights.read_bytes()).hexdigest()
     assert about["recipe"] == recipe_of(about["weights_sha256"], replace(options, dtype="float32"))
-    newer = RestoreOptions(sar="https://h/sar.tif?sig=newer", mask="scl=https://h/scl.tif?sig=newer", dtype="float32")
+    newer = RestoreOptions(radar="https://h/sar.tif?sig=newer", mask="scl=https://h/scl.tif?sig=newer", dtype="float32")
     assert recipe_of(about["weights_sha256"], newer) == about["recipe"]
-    assert recipe_of(about["weights_sha256"], RestoreOptions(sar="https://h/other.tif")) != about["recipe"]
+    assert recipe_of(about["weights_sha256"], RestoreOptions(radar="https://h/other.tif")) != about["recipe"]
 
 
 MALFORMED = 20

@@ -240,7 +240,7 @@ def test_a_key_is_the_sha256_of_recipe_id_version_options_and_addresses() -> Non
     assert work.keyed("r").key == sha256(told.encode()).hexdigest()
 
 
-@pytest.mark.parametrize("option", ["sar", "mask"])
+@pytest.mark.parametrize("option", ["radar", "mask"])
 @pytest.mark.parametrize(
     ("address", "plain"),
     [

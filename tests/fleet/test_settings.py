@@ -26,7 +26,7 @@ from attcr.restore.options import RestoreOptions
         {"unseen": "paint"},
         {"unseen": None},
         {"mask": ["scl"]},
-        {"sar": 1},
+        {"radar": 1},
         {"sensor": 7},
         {"dtype": "int8"},
         {"dtype": None},
@@ -77,8 +77,8 @@ def test_bands_are_names_or_numbers(given: object, bands: tuple[str, ...]) -> No
 
 
 def test_what_may_be_absent_is_taken_back_by_null() -> None:
-    common = RestoreOptions(bands=("red",), nodata=7.5, sar="radar.tif", sensor=SENSORS["rgb8"])
-    options = with_settings(common, {"bands": None, "nodata": None, "sar": None, "sensor": None})
+    common = RestoreOptions(bands=("red",), nodata=7.5, radar="radar.tif", sensor=SENSORS["rgb8"])
+    options = with_settings(common, {"bands": None, "nodata": None, "radar": None, "sensor": None})
     assert options == RestoreOptions()
     assert with_settings(options, {"sensor": SENSORS["rgb8"], "nodata": -0.5}).nodata == -0.5
 

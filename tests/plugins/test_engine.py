@@ -207,7 +207,7 @@ def test_a_crash_is_told_by_the_last_lines(tmp_path: Path, out: Path) -> None:
 
 
 def test_options_are_split_as_a_shell_does_and_reach_attcr(tmp_path: Path, out: Path) -> None:
-    assert engine.split_options("--dilate 12 --sar 'a b.tif'") == ["--dilate", "12", "--sar", "a b.tif"]
+    assert engine.split_options("--dilate 12 --radar 'a b.tif'") == ["--dilate", "12", "--radar", "a b.tif"]
     with pytest.raises(engine.EngineError, match="cannot be read"):
         engine.split_options("'open")
     keeping = f"Path({str(tmp_path / 'said')!r}).write_text(json.dumps(sys.argv))\n" + GOOD

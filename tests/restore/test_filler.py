@@ -475,7 +475,7 @@ def test_gaps_grow_into_haze_that_a_product_mask_missed_and_a_mask_of_ones_own_i
 def test_everything_is_closed_where_a_later_step_refuses(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, references: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(attcr.restore.scene, "MEMORY_LIMIT", 1)
+    monkeypatch.setattr(attcr.restore.scene, "MEMORY_SHARE", 1e-9)
     before = {path.resolve() for path in Path("/proc/self/fd").iterdir()}
     named = [getattr(place, name, tmp_path / name) for name in references]
     with pytest.raises(SceneError, match=r"smaller `tile`|nowhere does not exist") as error:

@@ -61,7 +61,7 @@ RECORDED: list[tuple[dict[str, Any], str]] = [
         "531e9c4ed14adf301665c9ef68a4e3d9ea941170b73f682f5db830d8e9c08541",
     ),
     ({"unseen": "fill", "dilate": 3, "feather": 0}, "68be6d008536298513451d9cf7973632238ebc51057d33b5be9b1e76f8aa8318"),
-    ({"sar": "s3://key:secret@b/r.tif"}, "746ec26966eb0dcfd93f11944004622f516b70e84dff6e1482b6f8c3fef24364"),
+    ({"radar": "s3://key:secret@b/r.tif"}, "5cef6754bf2879a77fed8445e7f81bc26cebd64f2d783eb3652c2a5ca8cf5607"),
     ({"nodata": 0}, "25d7f348df5f6e3f58dc188171e3e270f8f981b973984d4c7c0ecfd7ebecffca"),
     ({"nodata": 0.0}, "6d4d1c67099db1df2e292597d1275eae53c20fb84f86160861df6eccb11f095b"),
     (
@@ -87,13 +87,14 @@ def test_what_decides_the_result_is_told_without_secrets() -> None:
         references=("a.tif", "https://a.org/b.tif?sig=x"),
         reference_mask="scl=https://u:p@h.org/scl.tif",
         mask="https://a.org/m.tif?X-Amz-Signature=secret",
-        sar="s3://key:secret@b/r.tif",
+        radar="s3://key:secret@b/r.tif",
         **{"device": "cuda", "vrt": "any", "reference_days": 5, "batch": 2},
     )
     assert json.dumps(options.describe()) == (
         '{"tile": 256, "overlap": 32, "dtype": "auto", "backend": "auto", "sensor": null, "bands": null, '
-        '"mask": "https://a.org/m.tif", "ground": "scene", "unseen": "keep", "dilate": 8, "feather": 8, '
-        '"sar": "s3://b/r.tif", "nodata": null, "references": ["a.tif", "https://a.org/b.tif"], '
+        '"bbox": null, "aoi": null, "mask": "https://a.org/m.tif", "ground": "scene", "unseen": "keep", "dilate": 8, '
+        '"feather": 8, '
+        '"radar": "s3://b/r.tif", "nodata": null, "references": ["a.tif", "https://a.org/b.tif"], '
         '"reference_mask": "scl=https://h.org/scl.tif", "reference_fill": "network", "confidence": false}'
     )
 

@@ -1,6 +1,7 @@
 """Whole scenes in, cloud-free scenes out."""
 
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -24,7 +25,9 @@ import attcr.restore.scene
 from attcr.bands.spec import SEN12MSCR, SEN12MSCR_OPTICAL, TRUE_COLOUR
 from attcr.errors import AttcrWarning, SceneError
 from attcr.restore import Progress, RestoreOptions, join_blocks, plan_scene, restore_block, restore_scene
-from fake_scenes import SENSORS, UTM, Counting, Same, Smooth, make, noise, read, same_bits, smooth_picture
+from attcr.restore.scene import open_job
+from attcr.scenes.dataset import gdal
+from fake_scenes import SENSORS, UTM, Counting, Same, Smooth, by_position, make, noise, read, same_bits, smooth_picture
 
 
 def coarser(factor: int) -> Affine:
@@ -306,8 +309,42 @@ def test_everything_about_the_result_is_written_beside_it(tmp_path: Path) -> Non
         "./out.tif", "./out_quality.tif", "./out_spread.tif", "./out_preview.png",
     }  # fmt: skip
     for asset in item["assets"].values():
-        assert (tmp_path / asset["href"]).is_file()
+        content = (tmp_path / asset["href"]).read_bytes()
+        assert asset["file:checksum"] == f"1220{hashlib.sha256(content).hexdigest()}"
+        assert asset["file:size"] == len(content)
     assert not list(tmp_path.glob(".*"))
+
+
+def test_the_item_says_what_the_numbers_mean_and_how_much_cloud_is_left(tmp_path: Path) -> None:
+    values = np.full((4, 64, 64), 1500, np.uint16)
+    values[:, :8, :32], values[:, 32:, :] = 8000, 0  # an eighth of what has data is opaque cloud
+    clouds = (values[:1] == 8000).astype(np.uint8)
+    source = make(tmp_path / "a.tif", values, nodata=0, **UTM)
+    with rasterio.open(source, "r+") as file:
+        file.descriptions = ("B02", "B03", "B04", "B08")
+    mask = make(tmp_path / "clouds.tif", clouds, **UTM)
+    settings = RestoreOptions(sensor="s2-l2a-n0400", mask=str(mask), dilate=0, feather=0)
+    with pytest.warns(AttcrWarning, match="stays in the image"):
+        result = restore_scene(source, tmp_path / "out.tif", "s2-thin", options=settings)
+    item = json.loads(result.item.read_text())
+    told, assets = item["properties"], item["assets"]
+    left = (read(result.quality) == 5).sum()
+    assert told["eo:cloud_cover"] == pytest.approx(100 * left / (32 * 64), abs=0.005)
+    assert 10 < told["eo:cloud_cover"] < 20
+    assert (told["gsd"], told["attcr:weights"]) == (UTM["transform"].a, "s2-thin")
+    restored = assets["restored"]
+    assert (restored["raster:scale"], restored["raster:offset"], restored["data_type"]) == (1e-4, -0.1, "uint16")
+    assert restored["nodata"] == assets["quality"]["nodata"] == 0
+    assert (assets["spread"]["nodata"], assets["spread"]["data_type"]) == ("nan", "float32")
+    classes = assets["quality"]["classification:classes"]
+    assert [one["value"] for one in classes] == list(range(7))
+    assert classes[6] == {
+        "value": 6, "name": "from_another_date", "description": "from another date", "color_hint": "4CA05A"
+    }  # fmt: skip
+    assert [one["value"] for one in classes if one.get("nodata")] == [0]
+    assert {name.split("/")[3] for name in item["stac_extensions"]} == {
+        "processing", "projection", "eo", "raster", "classification", "file"
+    }  # fmt: skip
 
 
 def test_the_same_work_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -514,7 +551,7 @@ def test_a_list_of_band_files_and_a_stac_item_give_the_same(tmp_path: Path) -> N
 
 def test_memory_is_refused_before_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = make(tmp_path / "in.tif", noise("uint8", (3, 300, 300)))
-    monkeypatch.setattr(attcr.restore.scene, "MEMORY_LIMIT", 1 << 10)
+    monkeypatch.setattr(attcr.restore.scene, "MEMORY_SHARE", 1e-9)
     model = Counting()
     with pytest.raises(SceneError, match=r"0\.0 GiB are allowed: use a smaller `tile`"):
         restore_scene(source, tmp_path / "out.tif", model, options=options())
@@ -552,7 +589,7 @@ def test_the_real_l1c_mosaic_needs_radar_or_weights_without(shared_data: Path, t
     source = shared_data / "scenes" / "s2_l1c_roi136" / "cloudy.tif"
     settings = RestoreOptions(sensor="s2-l1c", mask="none")
     with_radar = Same(spec=SEN12MSCR)
-    with pytest.raises(SceneError, match="give it with `sar`"):
+    with pytest.raises(SceneError, match="give it with `radar`"):
         restore_scene(source, tmp_path / "out.tif", with_radar, options=settings)
     model = Counting(0.9, spec=SEN12MSCR_OPTICAL)
     result = restore_scene(source, tmp_path / "out.tif", model, options=settings)
@@ -588,7 +625,7 @@ def test_radar_reaches_the_network_on_the_scenes_grid(shared_data: Path, tmp_pat
     source = shared_data / "sen12mscr" / "s2_cloudy" / name
     model = AddRadar(spec=SEN12MSCR)
     radar = shared_data / "sen12mscr" / "s1" / name
-    settings = RestoreOptions(sensor="s2-l1c", mask="none", sar=str(radar))
+    settings = RestoreOptions(sensor="s2-l1c", mask="none", radar=str(radar))
     restore_scene(source, tmp_path / "out.tif", model, options=settings)
     db = read(radar)[0]
     wanted = np.rint((np.clip(db, -25, 0) + 25) / 12.5 * 2000)
@@ -599,8 +636,8 @@ def test_a_scene_that_is_refused_leaves_no_file_open(
     shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, name = shared_data / "sen12mscr", "ROIs1970_fall_139_p839.tif"
-    settings = RestoreOptions(sensor="s2-l1c", sar=str(folder / "s1" / name), mask="none")
-    monkeypatch.setattr(attcr.restore.scene, "MEMORY_LIMIT", 1)
+    settings = RestoreOptions(sensor="s2-l1c", radar=str(folder / "s1" / name), mask="none")
+    monkeypatch.setattr(attcr.restore.scene, "MEMORY_SHARE", 1e-9)
     before = {path.resolve() for path in Path("/proc/self/fd").iterdir()}
     with pytest.raises(SceneError, match="use a smaller `tile`") as error:
         restore_scene(folder / "s2_cloudy" / name, tmp_path / "out.tif", AddRadar(spec=SEN12MSCR), options=settings)
@@ -613,9 +650,47 @@ def test_a_system_that_does_not_tell_its_memory_restores_too(tmp_path: Path, mon
     source = make(tmp_path / "in.tif", noise("uint8", (3, 60, 70)))
     result = restore_scene(source, tmp_path / "out.tif", Same(), options=options())
     assert same_bits(read(result.target), read(source))
-    monkeypatch.setattr(attcr.restore.scene, "MEMORY_LIMIT", 1 << 10)
+    monkeypatch.setattr(attcr.restore.scene, "MEMORY_SHARE", 1e-9)
     with pytest.raises(SceneError, match=r"and 0\.0 GiB are allowed"):
         restore_scene(source, tmp_path / "other.tif", Same(), options=options())
+
+
+class Known:
+    """A predictor that may say what a pixel takes."""
+
+    identity: dict[str, str] = {"weights_sha256": "none", "dtype": "float32", "backend": "fake"}  # noqa: RUF012
+    spec = by_position(3)
+
+    def __init__(self, each: int | None = None) -> None:
+        if each:
+            self.bytes_per_pixel = each
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        return x
+
+
+def test_memory_is_that_of_the_step_that_takes_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = make(tmp_path / "in.tif", noise("uint8", (3, 300, 300)))
+
+    def memory(model: Any, **settings: Any) -> int:
+        with gdal(), open_job(source, model, replace(options(), overlap=0, **settings)) as job:
+            return job.memory
+
+    process = 480 << 20
+    network = {tile: memory(Known(100_000), tile=tile) - memory(Known(), tile=tile) for tile in (64, 128)}
+    assert network == {64: 96_000 * 64 * 64, 128: 96_000 * 128 * 128}
+    assert process + 4000 * 128**2 < memory(Known(), tile=128) < process + 5000 * 128**2
+    assert memory(Known(100_000), tile=64, batch=4) - memory(Known(), tile=64, batch=4) == 4 * network[64]
+    ground = make(tmp_path / "mask.tif", np.zeros((1, 300, 300), np.uint8))
+    alone = memory(Known(), tile=16, mask=str(ground), ground="network")
+    assert alone < process + (4 << 20)
+    assert memory(Known(), tile=16, mask=str(ground)) > max(alone, process + 8 * 4 * 3 * 300 * 300)
+    monkeypatch.setattr(attcr.restore.scene, "MEMORY_SHARE", 1.0)
+    monkeypatch.setattr(attcr.restore.scene, "memory_of_machine", lambda: process + 3 * 100_000 * 64 * 64)
+    with gdal(), open_job(source, Known(100_000), replace(options(), overlap=0, tile=64, batch=8)) as job:
+        assert job.options.batch == 2
+    with pytest.raises(SceneError, match=r"in tiles of 256, takes .* GiB of memory and 1\.6 GiB are allowed"):
+        memory(Known(100_000), tile=256)
 
 
 def test_a_full_disk_is_told_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,9 +198,9 @@ def test_a_product_is_blank_where_all_its_bands_are() -> None:
 
 def test_options_tell_addresses_without_their_secrets_and_give_the_rim() -> None:
     secret = "https://user:hunter2@host/a.tif?sig=hunter2"
-    told = RestoreOptions(mask=secret, sar=secret, dilate=3, feather=5)
+    told = RestoreOptions(mask=secret, radar=secret, dilate=3, feather=5)
     assert "hunter2" not in str(told.describe())
-    assert (told.describe()["mask"], told.describe()["sar"]) == ("https://host/a.tif",) * 2
+    assert (told.describe()["mask"], told.describe()["radar"]) == ("https://host/a.tif",) * 2
     assert told.rim == Rim(dilate=3, feather=5)
 
 
@@ -238,7 +238,7 @@ def test_radar_comes_in_the_networks_range_and_its_holes_get_the_mean(tmp_path: 
     decibels[0, 15, 15] = np.nan
     radar = make(tmp_path / "radar.tif", decibels, **UTM)
     watching = WithRadar(spec=SEN12MSCR)
-    settings = RestoreOptions(sensor="s2-l1c", mask="none", sar=str(radar))
+    settings = RestoreOptions(sensor="s2-l1c", mask="none", radar=str(radar))
     restore_scene(source, tmp_path / "out.tif", watching, options=settings)
     assert watching.seen is not None
     vv, vh = watching.seen[0, :2]  # -25 to 0 dB and -35 to 0 dB become 0 to 2
@@ -252,7 +252,7 @@ def test_radar_comes_in_the_networks_range_and_its_holes_get_the_mean(tmp_path: 
 def test_radar_of_another_number_of_bands_is_refused(tmp_path: Path) -> None:
     source = make(tmp_path / "scene.tif", np.full((13, 16, 16), 2000, np.uint16), **UTM)
     radar = make(tmp_path / "radar.tif", np.full((1, 16, 16), -12, np.float32), **UTM)
-    settings = RestoreOptions(sensor="s2-l1c", sar=str(radar))
+    settings = RestoreOptions(sensor="s2-l1c", radar=str(radar))
     with pytest.raises(SceneError, match=r"radar\.tif has 1 bands and the weights take 2 \(VV VH\)"):
         restore_scene(source, tmp_path / "out.tif", Watching(spec=SEN12MSCR), options=settings)
 

@@ -136,9 +136,9 @@ def scene(tmp_path: Path) -> Scene:
 
 def written(scene: Scene) -> dict[str, Any]:
     files = {
-        "restored": (Path("out/a.tif"), "The scene"),
-        "quality": (Path("out/a_quality.tif"), "Classes"),
-        "preview": (Path("out/a_preview.png"), "Both"),
+        "restored": (Path("out/a.tif"), {"title": "The scene", "raster:scale": 1e-4}),
+        "quality": (Path("out/a_quality.tif"), {"title": "Classes"}),
+        "preview": (Path("out/a_preview.png"), {"title": "Both"}),
     }
     item: dict[str, Any] = json.loads(item_of(scene, Path("out/a.tif"), files, {"attcr:sensor": "rgb8"}))
     return item
@@ -215,10 +215,12 @@ def test_the_item_names_its_files_bands_and_source(scene: Scene) -> None:
         "preview": ("./a_preview.png", "Both", "image/png", ["overview"]),
     }
     assert item["assets"]["restored"]["bands"] == [{"name": "B04"}, {"name": "band 2"}]
+    assert item["assets"]["restored"]["raster:scale"] == 1e-4
+    assert item["properties"]["gsd"] == scene.profile.metres == scene.profile.transform.a
     assert [(link["rel"], link["href"]) for link in item["links"]] == [("derived_from", "https://host/scene.tif")]
 
 
 def test_an_item_holds_no_number_that_json_has_not(scene: Scene) -> None:
-    files = {"restored": (Path("out/a.tif"), "The scene")}
+    files = {"restored": (Path("out/a.tif"), {"title": "The scene"})}
     with pytest.raises(ValueError, match="not JSON compliant"):
         item_of(scene, Path("out/a.tif"), files, {"attcr:error": float("nan")})

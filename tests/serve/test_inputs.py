@@ -22,9 +22,9 @@ def test_options_within_the_share_are_taken_as_they_came() -> None:
 
 
 def test_files_are_kept_apart_from_options() -> None:
-    asked = ask(mask={"upload": "1" * 32, "kind": "scl"}, sar={"upload": "2" * 32}, references=[{"upload": "3" * 32}])
+    asked = ask(mask={"upload": "1" * 32, "kind": "scl"}, radar={"upload": "2" * 32}, references=[{"upload": "3" * 32}])
     assert [(ref.slot, ref.kind) for ref in asked.refs] == [
-        *(("scene", ""), ("references", ""), ("mask", "scl"), ("sar", ""))
+        *(("scene", ""), ("references", ""), ("mask", "scl"), ("radar", ""))
     ]
     assert asked.options == {}
 
@@ -47,7 +47,7 @@ def test_files_are_kept_apart_from_options() -> None:
             "The option mask is '/etc/passwd'; expected scl, qa_pixel, csmask, s2cloudless, auto, ",
         ),
         ({"reference_mask": 1}, "The option reference_mask is '1'; expected scl"),
-        ({"sar": "none"}, "The option sar is 'none'; expected an upload or an address."),
+        ({"radar": "none"}, "The option radar is 'none'; expected an upload or an address."),
         ({"nodata": float("inf")}, "The option nodata is inf; expected a finite number."),
         ({"bands": ["x" * 2000]}, "The option bands is too long."),
         ({"dtype": "auto"}, "The option dtype is 'auto', which differs between machines"),

@@ -95,7 +95,7 @@ def restored(root: Path, scene: str, beside: dict[str, Any], **limits: Any) -> s
     return outcome.message
 
 
-@pytest.mark.parametrize("slot", ["", "mask", "reference_mask", "references", "sar"])
+@pytest.mark.parametrize("slot", ["", "mask", "reference_mask", "references", "radar"])
 @pytest.mark.parametrize(("shape", "word"), [((1, 70, 70), "pixels"), ((5, 8, 8), "bands")])
 def test_a_file_that_is_too_large_is_refused_before_it_is_read_whatever_it_is_for(
     tmp_path: Path, slot: str, shape: tuple[int, int, int], word: str

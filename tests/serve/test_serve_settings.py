@@ -60,7 +60,7 @@ def test_limits_are_read_by_name() -> None:
 def test_the_process_takes_every_option_but_those_of_the_operator() -> None:
     told = inputs(("rgb-thin",))
     options = restore_options()
-    assert set(options) - set(told) == {"device", "vrt", "reference_days"}
+    assert set(options) - set(told) == {"device", "vrt", "reference_days", "aoi"}
     assert set(told) - set(options) == {"scene", "weights"}
     for name, option in options_taken().items():
         assert told[name]["description"] == option.help
@@ -79,7 +79,7 @@ def test_the_process_takes_every_option_but_those_of_the_operator() -> None:
         ("batch", {"type": "integer", "default": 1, "minimum": 1, "maximum": 32}),
         ("sensor", {"type": "string", "enum": list(SENSORS)}),
         ("unseen", {"type": "string", "enum": ["keep", "fill", "nodata"], "default": "keep"}),
-        ("sar", {"oneOf": [UPLOAD, LINK]}),
+        ("radar", {"oneOf": [UPLOAD, LINK]}),
         ("references", {"type": "array", "items": REFERENCE, "maxItems": 16, "default": []}),
         (
             "bands",

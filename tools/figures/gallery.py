@@ -1,7 +1,8 @@
-"""Before and after, by sensor: what goes well and what does not, each by `attcr.restore_scene` with its defaults."""
+"""Before and after, by sensor: what goes well and what does not, each by `attcr restore` as anyone would run it."""
 
 import tarfile
 import tempfile
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,18 +11,22 @@ import numpy as np
 import rasterio
 from numpy.typing import NDArray
 from PIL import Image
-from rasterio.windows import Window
 
 import attcr
-from attcr.bands.sensors import SENSORS
+from attcr.bands.sensors import S2_L1C_BANDS
+from attcr.demo import run_demo
+from attcr.errors import AttcrWarning
+from attcr.restore.walk import QUALITY_COLOURS
 
 Array = NDArray[Any]
 GAP = 6
-COLOURS = np.array(
-    [(0, 0, 0), (190, 190, 190), (86, 180, 233), (0, 114, 178), (230, 159, 0), (213, 94, 0), (0, 158, 115)], np.uint8
-)
+COLOURS = np.array([QUALITY_COLOURS[value] for value in sorted(QUALITY_COLOURS)], np.uint8)
 """Of the quality classes 0 to 6."""
+LARGEST = 260
+"""Pixels along a side of a picture."""
 L2A_10 = ("B02", "B03", "B04", "B05", "B06", "B07", "B08", "B8A", "B11", "B12")
+NAME = "S2A_MSI{0}_{1}T100000_N0206_R022_T20LMR_{1}T100000.tif"
+"""A name as ESA gives, which says what the numbers are."""
 
 
 def haze(data: Path) -> tuple[Array, Array]:
@@ -46,74 +51,80 @@ def save_row(target: Path, pictures: Sequence[Array]) -> None:
     sheet.save(target, quality=82, method=6)
 
 
-def from_arrays(
-    bands: Array, names: Sequence[str], white: float, rgb: tuple[int, int, int], **more: Any
-) -> list[Array]:
-    """Before, after and quality of an array of digital numbers."""
-    options = attcr.RestoreOptions(sensor=more.pop("sensor"))
-    done = attcr.restore_array(bands, "s2-thin", bands=names, options=options, **more)
-    before, after = (colour(image[list(rgb)] / white, 1) for image in (bands, done.image))
-    return [before, after, COLOURS[done.quality]]
+def write(folder: Path, bands: Array, names: Sequence[str], day: str, size: float = 10.0) -> Path:
+    """Write digital numbers as a scene of that day, whose name and bands say what it is."""
+    target = folder / NAME.format("L2A" if names == L2A_10 else "L1C", day.replace("-", ""))
+    place = {"crs": "EPSG:32633", "transform": rasterio.transform.from_origin(5e5, 5e6, size, size)}
+    count, height, width = bands.shape
+    shape = {"driver": "GTiff", "count": count, "height": height, "width": width, "dtype": "uint16", "nodata": 0}
+    with rasterio.open(target, "w", **shape, **place) as file:
+        file.write(bands)
+        file.descriptions = names
+    return target
 
 
-def sentinel_haze(folder: Path, data: Path, _: Path) -> None:
-    """L2A, 20 m: haze over all of the image; the clear date 16 days later on the right."""
-    hazy, clear = (np.rint(image * 10_000).astype(np.uint16) for image in haze(data))
-    pictures = from_arrays(hazy, L2A_10, 2500, (2, 1, 0), sensor="s2-l2a")
-    save_row(
-        folder / "gallery-s2-haze.webp", [pictures[0], pictures[1], colour(clear[[2, 1, 0]] / 2500, 1), pictures[2]]
-    )
+def draw(target: Path, scene: Path, bands: tuple[str, ...], white: float, clear: Array | None, *others: Path) -> None:
+    """Restore a scene without any option but other dates, and draw before, after, clear date and classes."""
+    options = attcr.RestoreOptions(references=tuple(map(str, others)))
+    with tempfile.TemporaryDirectory() as room, warnings.catch_warnings():
+        warnings.simplefilter("ignore", AttcrWarning)  # what they say is what the pictures show
+        result = attcr.restore_scene(scene, Path(room, "out.tif"), "s2-thin", options=options)
+        classes = read(result.quality)[0]
+        size = classes.size
+        names = _names(result.target)
+        rgb = [next(at for at, name in enumerate(names) if name.endswith(band)) for band in bands]
+        came = read(scene) if scene.is_file() else np.concatenate([read(_band(scene, name)) for name in names])
+        shown = [came, read(result.target), *([] if clear is None else [clear])]
+    offset = 7273 if scene.is_dir() else 0  # of Landsat's numbers
+    pictures = [colour(image[rgb].astype(float) - offset, white) for image in shown]
+    if max(classes.shape) > LARGEST:
+        top, left = ((side - LARGEST) // 2 for side in classes.shape)
+        window = slice(top, top + LARGEST), slice(left, left + LARGEST)
+        pictures, classes = [picture[window] for picture in pictures], classes[window]
+    save_row(target, [*pictures, COLOURS[classes]])
+    share = {name: f"{count / size:.0%}" for name, count in result.pixels.items() if count}
+    print(target.name, result.mask, share)
 
 
-def sentinel_l1c(folder: Path, data: Path, _: Path) -> None:
-    """L1C, 13 bands of SEN12MS-CR: broken cloud, and thick cloud, which stays."""
-    names = SENSORS["s2-l1c"].bands
-    for name, target in (("sample_2729", "broken"), ("sample_7264", "thick")):
-        with rasterio.open(data / "sen12mscr" / "s2_cloudy" / f"{name}.tif") as file:
-            cloudy = file.read()
-        with rasterio.open(data / "sen12mscr" / "s2" / f"{name}.tif") as file:
-            clear = file.read()
-        clouds = attcr.find_clouds(data / "sen12mscr" / "s2_cloudy" / f"{name}.tif", "auto", sensor="s2-l1c")
-        pictures = from_arrays(cloudy, names, 3000, (3, 2, 1), sensor="s2-l1c", clouds=clouds)
-        shown = [pictures[0], pictures[1], colour(clear[[3, 2, 1]] / 3000, 1), pictures[2]]
-        save_row(folder / f"gallery-s2-{target}.webp", shown)
+def _names(path: Path) -> list[str]:
+    with rasterio.open(path) as file:
+        return [str(name) for name in file.descriptions]
 
 
-def sentinel_little(folder: Path, data: Path, _: Path) -> None:
-    """L1C, 13 bands of SEN12MS-CR-TS: thin cloud that the network hardly sees."""
-    series = data / "s2" / "series_l1c_roi146"
-    cloudy, clear = (rasterio.open(series / f"2018-{day}.tif").read() for day in ("03-22", "04-26"))
-    pictures = from_arrays(cloudy, SENSORS["s2-l1c"].bands, 3000, (3, 2, 1), sensor="s2-l1c")
-    save_row(folder / "gallery-s2-little.webp", [*pictures[:2], colour(clear[[3, 2, 1]] / 3000, 1), pictures[2]])
+def _band(folder: Path, name: str) -> Path:
+    return next(folder.rglob(f"*_{name}.TIF"))
 
 
-def landsat(folder: Path, _: Path, archives: Path) -> None:
-    """Landsat 8, Collection 2 level 2, by its own QA_PIXEL: broken cloud over land."""
-    name = "LC08_L2SP_218074_20190114_20200829_02_T1"
-    with tempfile.TemporaryDirectory() as room:
-        with tarfile.open(archives / f"{name}-cropped.tar.gz") as archive:
-            archive.extractall(Path(room, name), filter="data")
-        files = Path(room, name)
-        inner = next(path.parent for path in files.rglob("*_SR_B4.TIF"))
-        with rasterio.open(next(inner.glob("*_SR_B4.TIF"))) as file:
-            window = Window(file.width // 2 - 130, file.height // 2 - 130, 260, 260)
-        pictures = _landsat(inner, room, window)
-    save_row(folder / "gallery-landsat.webp", pictures)
+def read(path: Path) -> Array:
+    """All bands of a raster."""
+    with rasterio.open(path) as file:
+        return np.asarray(file.read())
 
 
-def _landsat(folder: Path, room: str, window: Window) -> list[Array]:
-    target = Path(room, "out.tif")
-    result = attcr.restore_scene(folder, target, "s2-thin")
-    made = []
-    with rasterio.open(target) as after, rasterio.open(result.quality) as quality:
-        names = [str(name) for name in after.descriptions]
-        order = [next(at for at, name in enumerate(names, 1) if name.endswith(band)) for band in ("B4", "B3", "B2")]
-        done, classes = after.read(order, window=window), quality.read(1, window=window)
-    for band in ("SR_B4", "SR_B3", "SR_B2"):
-        with rasterio.open(next(folder.glob(f"*_{band}.TIF"))) as file:
-            made.append(file.read(1, window=window))
-    before = np.stack(made)
-    return [colour((image * 2.75e-5 - 0.2) / 0.3, 1) for image in (before, done)] + [COLOURS[classes]]
+def gallery(folder: Path, data: Path, archives: Path | None) -> None:
+    """Draw all rows in one run: haze, thin cloud, other dates, small and thick clouds, Landsat."""
+    colours = ("B04", "B03", "B02")
+    with tempfile.TemporaryDirectory() as name:
+        room = Path(name)
+        hazy, clear = (np.rint(image * 10_000).astype(np.uint16) for image in haze(data))
+        draw(folder / "gallery-s2-haze.webp", write(room, hazy, L2A_10, "2022-09-02", 20.0), colours, 2500, clear)
+        demo = run_demo(room)
+        draw(folder / "gallery-s2-thin.webp", demo.scene, colours, 2500, read(demo.clear_date))
+        series = {path.stem: read(path) for path in (data / "s2" / "series_l1c_roi146").glob("*.tif")}
+        days = {day: write(room, bands, S2_L1C_BANDS, day) for day, bands in series.items()}
+        little, clouded, others = "2018-03-22", "2018-07-05", ("2018-06-25", "2018-07-20")
+        draw(folder / "gallery-s2-little.webp", days[little], colours, 3000, series["2018-04-26"])
+        filling = [days[day] for day in others]
+        draw(folder / "gallery-s2-dates.webp", days[clouded], colours, 3000, series[others[0]], *filling)
+        pairs = data / "sen12mscr"
+        for sample, target in (("sample_2729", "broken"), ("sample_7264", "thick")):
+            scene = write(room, read(pairs / "s2_cloudy" / f"{sample}.tif"), S2_L1C_BANDS, "2017-06-01")
+            draw(folder / f"gallery-s2-{target}.webp", scene, colours, 3000, read(pairs / "s2" / f"{sample}.tif"))
+        if archives:
+            product = "LC08_L2SP_218074_20190114_20200829_02_T1"
+            with tarfile.open(archives / f"{product}-cropped.tar.gz") as archive:
+                archive.extractall(room / product, filter="data")
+            draw(folder / "gallery-landsat.webp", room / product, ("B4", "B3", "B2"), 0.3 / 2.75e-5, None)
 
 
-DRAWN = (sentinel_haze, sentinel_l1c, sentinel_little, landsat)
+DRAWN = (gallery,)

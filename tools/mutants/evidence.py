@@ -21,6 +21,12 @@ MUTANTS = [
         ("surroundings-without-others", "around = around + np.einsum(", "around = around + 0 * np.einsum("),
         ("others-everywhere", "seen.covers * (1 - known))", "seen.covers)"),
         ("unknown-is-known", "one + known * (other - one)", "other"),
+        ("others-learnt-by-heart", "if number != at] or [there]", "]"),
+        ("what-others-say-is-added", "(there[:bands] - told @ there) ** 2", "(there[:bands] + told @ there) ** 2"),
+        ("surroundings-with-others", "alone.error_under(0))", "told.error_under(0))"),
+        ("errors-of-the-formula", "larger**2 * 2 / np.pi", "2 / np.pi"),
+        ("gaps-err-as-veils", "ERRORS if shown else ERRORS_IN_GAPS", "ERRORS"),
+        ("errors-as-they-were", "ERRORS, ERRORS_IN_GAPS = 1.75, 1.4", "ERRORS, ERRORS_IN_GAPS = 1.0, 1.4"),
         ("no-margin", "MARGIN = 4 * STEP", "MARGIN = 0"),
     ),
     *of(

@@ -4,6 +4,29 @@ from .mutant import of
 
 MUTANTS = [
     *of(
+        "restore/radar.py",
+        ("tests/restore/test_radar.py",),
+        ("power-is-decibels", "if self._linear:", "if False:"),
+        ("digital-numbers-are-power", "low > 0 and middle < 2", "low > 0"),
+        ("fill-values-count", "(values > DARKEST) & (values < BRIGHTEST)", "np.isfinite(values)"),
+        ("speckle-in-decibels", "10 ** (values / 10), np.float32(0))", "values, np.float32(0))"),
+        ("speckle-in-pixels", "SPECKLE_METRES / (metres or UNKNOWN_METRES)", "SPECKLE_METRES"),
+        ("no-speckle", "SPECKLE_METRES = 20.0", "SPECKLE_METRES = 1.0"),
+        ("one-band-is-enough", "np.isfinite(values).all(axis=0)", "np.isfinite(values).any(axis=0)"),
+        ("holes-are-known", "data[inner].astype(np.float32)", "np.ones_like(data[inner], np.float32)"),
+        ("any-radar-earns", "if error <= WORTH * without:", "if True:"),
+        ("no-radar-earns", "if error <= WORTH * without:", "if False:"),
+    ),
+    *of(
+        "restore/walk.py",
+        ("tests/restore/test_radar.py",),
+        ("radar-everywhere", "told = thick & known & valid.all(axis=0)", "told = known & valid.all(axis=0)"),
+        ("radar-has-no-class", "quality[told] = FROM_RADAR", "quality[told] = CLOUD_LEFT"),
+        ("radar-is-left-too", "held |= thick & ~told", "held |= thick"),
+        ("radar-is-painted-over", "self._leave(thick & ~told, out, quality)", "self._leave(thick, out, quality)"),
+        ("error-of-cloud", "np.where(told, off, spread)", "spread"),
+    ),
+    *of(
         "restore/walk.py",
         (
             "tests/restore/test_walk.py",
@@ -201,7 +224,7 @@ MUTANTS = [
             "tests/restore/test_scene.py",
         ),
         ("no-memory-limit", "if job.memory > limit:", "if False:"),
-        ("radar-of-any-count", "if radar.count != len(wanted):", "if False:"),
+        ("radar-of-any-count", "if wanted and raster.count != len(wanted):", "if False:"),
         ("mask-is-not-told", "replace(options, mask=mask, dtype", "replace(options, dtype"),
         ("no-mask-is-not-said", "    if unmasked:", "    if False:"),
         ("no-hint", 'hint = f" Published weights', 'hint = "" and f" Published weights'),

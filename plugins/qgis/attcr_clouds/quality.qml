@@ -16,6 +16,7 @@
         <paletteEntry value="4" color="#e64c00" alpha="255" label="reconstructed with low confidence"/>
         <paletteEntry value="5" color="#ffd37f" alpha="255" label="cloud left as it came"/>
         <paletteEntry value="6" color="#4ca05a" alpha="255" label="from another date"/>
+        <paletteEntry value="7" color="#9866cc" alpha="255" label="from radar"/>
       </colorPalette>
     </rasterrenderer>
     <brightnesscontrast brightness="0" contrast="0"/>

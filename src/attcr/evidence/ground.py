@@ -53,8 +53,9 @@ RIDGE = 0.01
 """How much the variance of what else was seen is raised, so that what it says is not learnt by heart."""
 FLOOR = 1e-4
 """The least part of the mean variance that ground has in any combination of bands: a covariance is never exact."""
-ERRORS = 1.5
-"""Expected errors are this much larger than the formula's, which takes its statistics for exact."""
+ERRORS, ERRORS_IN_GAPS = 1.75, 1.4
+"""Expected errors are this much larger than the formula's, which takes its statistics for exact: under a cover that
+shows the ground, and under one that shows nothing. Measured on pairs of two dates, moved veils and clear places."""
 WIDEST = 256
 """Pixels (standard deviation) over which a cover's strength is judged."""
 
@@ -82,6 +83,16 @@ class Expected(NamedTuple):
     """Expected absolute error (h, W), the mean over the bands."""
     support: Float32
     """(h, W), 0..1: how much clear ground there is around to go by."""
+
+
+class Told(NamedTuple):
+    """The ground under what shows nothing of it, and what the others that were seen are worth there."""
+
+    ground: Ground
+    error: float
+    """Expected absolute error with them, the mean under the cover; not a number where nothing could be learnt."""
+    surroundings: float
+    """That of the surroundings alone."""
 
 
 class Tone(NamedTuple):
@@ -119,6 +130,10 @@ class Moments:
             self.weight[row, column] += w.sum(dtype=np.float64)
             self.total[row, column] += weighted.sum(axis=1, dtype=np.float64)
             self.product[row, column] += weighted @ x.T
+
+    def first(self, bands: int) -> Moments:
+        """Give the sums of the first planes alone."""
+        return Moments(self.weight, self.total[..., :bands], self.product[..., :bands, :bands])
 
     def near(self, level: int) -> Moments:
         """Give the sums with those of the neighbours, and of the scene as far as these are few pixels."""
@@ -272,6 +287,11 @@ class Survey:
                 survey._add(row, part, above, rows)
         return both
 
+    def first(self, bands: int) -> Survey:
+        """Give what is known of the first planes alone."""
+        details = [[one.first(bands) for one in levels] for levels in self.details]
+        return Survey(details, [one.first(bands) for one in self.pixels], self.totals[:, :bands], self.weights)
+
     def _add(self, row: int, seen: Seen, above: int, height: int) -> None:
         inner = slice(above // STEP, above // STEP + -(-height // STEP))
         rows = slice(row * CELL // STEP, row * CELL // STEP + inner.stop - inner.start)
@@ -323,6 +343,7 @@ class Ground:
     ) -> None:
         self._read, self.height, self.width, self.bands, self._shows = read, height, width, bands, shows
         survey = survey or Survey.of(read, height, width, bands + others, len(shows))
+        self._covered, self._learnt = survey.weights[1:], True
         self.clear_pixels = float(survey.pixels[0].weight.sum())
         """How much clear ground there is."""
         clear, *covered = [
@@ -337,15 +358,20 @@ class Ground:
         """On the coarse grid: how much clear ground there is around to go by."""
         self._tones = [self._tone(survey, 1 + kind) for kind in range(len(shows))]
         self._errors = [
-            self._error(tone, [variance for _, variance in filters])
-            for tone, filters in zip(self._tones, self._filters, strict=True)
+            self._error(tone, [variance for _, variance in filters], ERRORS if shown else ERRORS_IN_GAPS)
+            for tone, filters, shown in zip(self._tones, self._filters, shows, strict=True)
         ]
 
-    def _error(self, tone: Tone, details: Sequence[Float64]) -> Float32:
+    def _error(self, tone: Tone, details: Sequence[Float64], larger: float) -> Float32:
         """Give the expected error on the coarse grid: of the tone, and of the details of all levels."""
         variance = tone.variance + over_cells(np.sum(details, axis=0), tone.variance.shape[1:], CELL // STEP)
-        error: Float32 = np.sqrt(variance * np.float32(ERRORS**2 * 2 / np.pi)).mean(axis=0)
+        error: Float32 = np.sqrt(variance * np.float32(larger**2 * 2 / np.pi)).mean(axis=0)
         return error
+
+    def error_under(self, kind: int) -> float:
+        """Give the mean of the expected error under a kind of cover; not a number where nothing could be learnt."""
+        weight = self._covered[kind]
+        return float((self._errors[kind] * weight).sum() / weight.sum()) if self._learnt else float("nan")
 
     def _filter(self, ground: Float64, seen: Float64, shown: bool) -> tuple[Float64, Float64]:
         return informed(ground, seen if shown else None, self.bands)
@@ -356,17 +382,20 @@ class Ground:
         level = smoother(total, weight)
         offset = level - self.surroundings
         covered = weight > min(0.25, float(weight.max()) / 2)
-        errors = hidden_errors(survey.totals[0], survey.weights[0], covered) if self.support.any() else None
-        if errors is None or not covered.any():
+        hidden = hidden_errors(survey.totals[0], survey.weights[0], covered) if self.support.any() else []
+        if not hidden or not covered.any():
+            self._learnt = False
             return Tone(around, offset[: self.bands] ** 2, np.ones_like(weight))
+        errors = second_moments(hidden)
         rows, columns = survey.pixels[0].weight.shape
         seen, size = Moments.zeros(rows, columns, len(offset)), CELL // STEP
         for row in range(rows):
             seen.add(row, row * size, size, offset, np.where(covered, weight, np.float32(0)))
-        told, unsaid = informed(errors, None, self.bands)
+        told, _ = informed(errors, None, self.bands)
         around = around + np.einsum("ij,jhw->ihw", told.astype(np.float32), offset)
         finest = self._finest(survey, kind, mean_of(total, weight) - level)
         if not self._shows[kind - 1]:
+            unsaid = unsaid_elsewhere(hidden, self.bands).astype(np.float32)
             return Tone(around + finest, np.broadcast_to(unsaid[:, None, None], around.shape), np.ones_like(weight))
         weights, variance = informed(errors, seen.near(LEVELS).square, self.bands)
         rule = self.surroundings[: self.bands].copy()
@@ -506,8 +535,37 @@ def _between(cells: int, pixels: int, size: int, begin: int) -> Float32:
     return share
 
 
-def hidden_errors(total: Float32, weight: Float32, covered: NDArray[np.bool_]) -> Float64 | None:
-    """Give the covariance of what interpolation misses, where the cover's own shape hides clear ground; None: nowhere.
+def gaps_told_by(read: Callable[[int, int], Seen], height: int, width: int, bands: int, others: int) -> Told:
+    """Give the ground under the one cover of a scene, that shows nothing, from its surroundings and from others."""
+    survey = Survey.of(read, height, width, bands + others, 1)
+    told = Ground(read, height, width, bands, (False,), others, survey=survey)
+    alone = Ground(read, height, width, bands, (False,), survey=survey.first(bands))
+    return Told(told, told.error_under(0), alone.error_under(0))
+
+
+def unsaid_elsewhere(hidden: Sequence[Float64], bands: int) -> Float64:
+    """Give the variance by band of what others do not say, where they were not asked what they say.
+
+    What each hidden place misses is told by what was learnt at all the others; with one place, at this one.
+    """
+    variances = []
+    for at, there in enumerate(hidden):
+        rest = [one for number, one in enumerate(hidden) if number != at] or [there]
+        told, _ = informed(second_moments(rest), None, bands)
+        variances.append(np.mean((there[:bands] - told @ there) ** 2, axis=1))
+    out: Float64 = np.mean(variances, axis=0)
+    return out
+
+
+def second_moments(parts: Sequence[Float64]) -> Float64:
+    """Give the mean product of planes (n, n) over the pixels of all parts (n, pixels)."""
+    every = np.concatenate(parts, axis=1)
+    out: Float64 = every @ every.T / every.shape[1]
+    return out
+
+
+def hidden_errors(total: Float32, weight: Float32, covered: NDArray[np.bool_]) -> list[Float64]:
+    """Give what interpolation misses (n, pixels) at each place where the cover's own shape hides clear ground.
 
     The same answer each time: the places are drawn from a fixed seed.
     """
@@ -519,12 +577,8 @@ def hidden_errors(total: Float32, weight: Float32, covered: NDArray[np.bool_]) -
             continue
         keep = np.where(hidden, np.float32(0), weight)
         made, _ = interpolate(np.where(hidden, np.float32(0), total), keep)
-        errors.append((level - made)[:, hidden])
-    if not errors:
-        return None
-    every: Float64 = np.concatenate(errors, axis=1).astype(np.float64)
-    covariance: Float64 = every @ every.T / every.shape[1]
-    return covariance
+        errors.append((level - made)[:, hidden].astype(np.float64))
+    return errors
 
 
 def _hide(covered: NDArray[np.bool_], clear: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.bool_] | None:

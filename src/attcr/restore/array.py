@@ -120,7 +120,7 @@ def restore_tiles(
     """
     if options.references or options.bbox or options.aoi:
         raise ConfigError("references, bbox and aoi are for scenes: use restore_scene.")
-    if options.mask not in (None, "none") or options.bands or options.sar:
+    if options.mask not in (None, "none") or options.bands or options.radar:
         raise ConfigError("mask, bands and sar of the options are for scenes: give `clouds`, and `bands` by name.")
     predictor = open_predictor(weights, device=options.device, dtype=options.dtype, backend=options.backend)
     product = options.named_sensor() or recognise({}, image.dtype, (1.0,), (0.0,))

@@ -36,7 +36,7 @@ from attcr.references.fill import (
 )
 from attcr.references.harmonise import Cells, Float32, plausible
 from attcr.references.joint import MARGIN, MOST_TOGETHER, Joint, Mixed
-from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, LOW_CONFIDENCE, NODATA, Array, Strip, avoid
+from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, FROM_RADAR, LOW_CONFIDENCE, NODATA, Array, Strip, avoid
 from attcr.scenes.clouds.masks import CLEAR, THICK
 from attcr.scenes.clouds.rim import CloudMap
 from attcr.scenes.image import Image, Reference
@@ -381,7 +381,7 @@ class Filler:
         changed = parts.any(axis=0)
         out, quality = strip.values.copy(), strip.quality.copy()
         valid = self.scene.valid(strip.came, strip.top, blank=self.product.nodata)
-        painted = np.isin(quality, (CLOUD_LEFT, NODATA, LOW_CONFIDENCE))
+        painted = np.isin(quality, (CLOUD_LEFT, NODATA, LOW_CONFIDENCE, FROM_RADAR))
         for band, described in enumerate(self.scene.bands):
             here = changed & valid[band]
             number = (new[band][here].astype(np.float64) - self.product.offset) / self.product.scale

@@ -12,6 +12,7 @@ from pathlib import Path
 from attcr.addresses import redact
 from attcr.bands.sensors import Sensor
 from attcr.bands.spec import InputSpec
+from attcr.evidence.ground import CELL, MARGIN
 from attcr.predict import Predictor
 from attcr.references.correct import TILE, Corrector
 from attcr.references.fill import FILL_MARGIN
@@ -19,14 +20,24 @@ from attcr.references.harmonise import Cells
 from attcr.references.joint import MOST_PIXELS, MOST_TOGETHER, ROWS
 from attcr.references.open import ReferenceScene
 from attcr.restore.options import NO_WEIGHTS, RestoreOptions
+from attcr.restore.radar import Decibels
 from attcr.restore.resume import identity_of
-from attcr.scenes.clouds.find import mask_file
-from attcr.scenes.scene import AlignedRaster, Scene
+from attcr.scenes.clouds.find import COARSEST, VOTED, VOTED_MARGIN, is_vote, mask_file
+from attcr.scenes.scene import Scene
 from attcr.scenes.tiles import Grid, Tile, grid
 from attcr.version import __version__
 
 Source = str | Path | Sequence[str | Path]
 """Anything that `open_scene` takes."""
+
+
+PROCESS = 480 << 20
+"""Bytes of a process that has done nothing yet, with torch and GDAL."""
+BYTES_PER_PIXEL = 4000
+"""What a pixel of a tile takes where the network does not say."""
+COPIES_OF_GROUND, COPIES_VOTED = 8.5, 12
+"""How many copies of the rows that are looked at together, a float for each pixel, are held while clear ground is asked
+(of each band), and while witnesses vote."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +58,7 @@ class Job:
     """None where clouds are only filled from other dates."""
     sensor: Sensor
     """The scene's product, fitted to the network."""
-    radar: AlignedRaster | None
+    radar: Decibels | None
     options: RestoreOptions
     """With the mask and the number type that are used, and the references that were found."""
     others: tuple[str, ...]
@@ -107,6 +118,23 @@ class Job:
 
     @property
     def memory(self) -> int:
+        """Bytes that restoring takes at its peak: the process itself, and the step that takes most."""
+        if self.predictor is None:
+            return PROCESS + self._memory_of_strip
+        each = getattr(self.predictor, "bytes_per_pixel", None) or BYTES_PER_PIXEL
+        tile = self.grid.tile_height * self.grid.tile_width * self.options.batch
+        steps = [each * tile + self._memory_of_strip]
+        width = self.grid.width
+        if is_vote(self.mask):
+            side = (VOTED + 2 * VOTED_MARGIN) ** 2
+            steps.append(each * side + COPIES_VOTED * 4 * width * min(VOTED * COARSEST, self.grid.height))
+        if self.mask != "none" and self.options.ground == "scene":
+            rows = min(CELL + 2 * MARGIN, self.grid.height)
+            steps.append(COPIES_OF_GROUND * 4 * len(self.scene.bands) * width * rows + self._memory_of_strip)
+        return PROCESS + max(steps)
+
+    @property
+    def _memory_of_strip(self) -> int:
         """Bytes of one strip: changes, values, what is valid, and what one band's arithmetic takes."""
         pixels = self.grid.tile_height * self.grid.width
         each = 4 + 2 * self.scene.dtype.itemsize + 1
@@ -141,7 +169,7 @@ class Job:
     @cached_property
     def inputs(self) -> tuple[str, ...]:
         """Addresses of what decides the result: the scene's files, its mask, radar, references."""
-        beside = (mask_file(self.whole, self.mask), self.options.sar)
+        beside = (mask_file(self.whole, self.mask), self.options.radar)
         references = [href for one in self.references for href in one.inputs]
         return tuple(dict.fromkeys([*self.whole.files, *(href for href in beside if href), *references]))
 

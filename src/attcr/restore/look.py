@@ -85,7 +85,7 @@ def _fit(weights: str, spec: InputSpec, scene: Scene, options: RestoreOptions) -
     told = band_names(product, scene.names)
     bands = [f"{name} ({told[at] or at + 1})" for name, at in taken]
     reason = f"removes {_clouds(spec.removes)} from {', '.join(bands)}."
-    metres = _metres(scene)
+    metres = scene.profile.metres
     if metres and not spec.gsd[0] / 1.5 <= metres <= spec.gsd[1] * 1.5:
         trained = "-".join(f"{distance:g}" for distance in dict.fromkeys(spec.gsd))
         reason += f" It was trained on pixels of {trained} m; these have {metres:g} m."
@@ -115,14 +115,6 @@ def check_scene(scene: Scene, slots: Sequence[str], options: RestoreOptions, *, 
 def _clouds(removes: Sequence[str]) -> str:
     """Give thin, thick and shadow in words."""
     return " and ".join("shadow" if kind == "shadow" else f"{kind} cloud" for kind in removes)
-
-
-def _metres(scene: Scene) -> float | None:
-    """Give the size of a pixel where the scene's CRS counts in metres."""
-    crs = scene.profile.crs
-    if crs is None or not crs.is_projected or crs.linear_units not in ("metre", "meter", "m"):
-        return None
-    return float(abs(scene.profile.transform.a)) or None
 
 
 def find_clouds(

@@ -130,8 +130,9 @@ class RestoreOptions:
     feather: Annotated[int, Option(
         "Pixels beyond these, over which the result fades into the original.",
         "clouds", "PIXELS", least=0, share=(0, 512))] = 8
-    sar: Annotated[str | None, Option(
-        "Radar raster (VV, VH in dB) for weights that take it.",
+    radar: Annotated[str | None, Option(
+        "Radar of the same place (Sentinel-1 VV and VH, terrain-corrected, as decibels or power, on any grid): it "
+        "says a part of what is under thick cloud.",
         "input", "FILE", names="raster")] = None
     nodata: Annotated[float | None, Option(
         "The value that means no data, if the file does not declare it.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,11 +21,11 @@ from attcr.addresses import is_item, is_local, local_file, redact
 from attcr.bands.products import BAND_IN_NAME
 from attcr.bands.spec import shown_bands
 from attcr.errors import SceneError, warn
-from attcr.files import to_disk
+from attcr.files import sha256, to_disk
 from attcr.restore.filler import DATES, REFERENCES, UNKNOWN_DAYS, WHOLE
 from attcr.restore.job import Job
 from attcr.restore.resume import State
-from attcr.restore.walk import NODATA, QUALITY_COLOURS, QUALITY_NAMES, Array
+from attcr.restore.walk import CLOUD_LEFT, NODATA, QUALITY_COLOURS, QUALITY_NAMES, Array
 from attcr.scenes import write
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import Band, Profile, Scene
@@ -247,7 +248,7 @@ def publish(
     for name, (profile, bands) in layers.items():
         write.finish(folder / f"{name}.tif", made / outputs.rasters[name].name, profile, bands)
     write.write_png(made / outputs.preview.name, preview.picture())
-    (made / outputs.item.name).write_text(_item(job, outputs, state))
+    (made / outputs.item.name).write_text(_item(job, outputs, state, layers, made))
     for path in made.iterdir():
         to_disk(path)
     if not state.publishing:
@@ -263,9 +264,10 @@ def publish(
     to_disk(outputs.target.parent)
 
 
-def _item(job: Job, outputs: Outputs, state: State) -> str:
+def _item(job: Job, outputs: Outputs, state: State, layers: Layers, made: Path) -> str:
     """Give the text of the item that says what was made, and how."""
     from attcr.scenes.pystac import item_of
+    from attcr.weights.table import published
 
     scene = job.target
     titles = {
@@ -279,9 +281,17 @@ def _item(job: Job, outputs: Outputs, state: State) -> str:
         "number of references, and the weight of each",
     }
     files = {**outputs.rasters, "preview": outputs.preview}
-    assets = {name: (path, titles[name]) for name, path in files.items()}
+    assets = {
+        name: (path, {"title": titles[name], **_told_of(name, job, layers), **_told_bytes(made / path.name)})
+        for name, path in files.items()
+        if (made / path.name).exists()
+    }
+    named = [name for name, one in published().items() if one.sha256 == job.identity["weights_sha256"]]
+    seen = sum(state.pixels) - state.pixels[NODATA]
     properties = {
         "processing:software": {"attcr": __version__},
+        "eo:cloud_cover": round(100 * state.pixels[CLOUD_LEFT] / seen, 2) if seen else 0.0,
+        **({"attcr:weights": named[0]} if named else {}),
         "attcr:weights_sha256": job.identity["weights_sha256"],
         "attcr:predictor": dict(job.identity),
         "attcr:sensor": job.sensor.name,
@@ -296,6 +306,36 @@ def _item(job: Job, outputs: Outputs, state: State) -> str:
     if job.references:
         properties["attcr:references"] = told_references(job, state.folder)
     return item_of(scene, outputs.target, assets, properties)
+
+
+def _told_of(name: str, job: Job, layers: Layers) -> dict[str, Any]:
+    """Say what the numbers of a file mean."""
+    if name not in layers:
+        return {}
+    profile, bands = layers[name]
+    told: dict[str, Any] = {"data_type": profile.dtype}
+    nodata = {band.nodata for band in bands}
+    if len(nodata) == 1 and (value := nodata.pop()) is not None:
+        told["nodata"] = value if math.isfinite(value) else "nan"
+    if name == "restored" and not job.sensor.picture:
+        told |= {"raster:scale": job.sensor.scale, "raster:offset": job.sensor.offset}
+    if name == "quality":
+        told["classification:classes"] = [
+            {
+                "value": value,
+                "name": said.replace(" ", "_"),
+                "description": said,
+                "color_hint": "".join(f"{part:02X}" for part in QUALITY_COLOURS[value][:3]),
+                **({"nodata": True} if value == NODATA else {}),
+            }
+            for value, said in enumerate(QUALITY_NAMES)
+        ]
+    return told
+
+
+def _told_bytes(path: Path) -> dict[str, Any]:
+    """Say how large a file is and what its bytes are, as a multihash."""
+    return {"file:size": path.stat().st_size, "file:checksum": f"1220{sha256(path)}"}
 
 
 def _told_window(written: Profile, read: Profile) -> dict[str, Any]:

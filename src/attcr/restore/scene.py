@@ -28,6 +28,7 @@ from attcr.restore.job import Job, Source
 from attcr.restore.look import check_scene, fitting
 from attcr.restore.options import NO_WEIGHTS, Dtype, RestoreOptions
 from attcr.restore.publish import Outputs, Preview, check_target, html_of, layers_of, publish, told_references
+from attcr.restore.radar import Decibels
 from attcr.restore.resume import (
     State,
     checksum_of,
@@ -55,10 +56,12 @@ from attcr.scenes.windows import surroundings, tile_of_box
 if TYPE_CHECKING:
     from torch import nn
 
-MEMORY_LIMIT = 4 << 30
-"""Bytes that one strip of rows may take; a scene that needs more is refused."""
+MEMORY_SHARE, UNKNOWN_MEMORY = 0.75, 8 << 30
+"""The part of the machine's memory that restoring may take, and what that is where the system does not say."""
 MOST_NAMED = 13
 """Bands that a note names; it says no more of others than that there are."""
+MOST_RADAR = 2
+"""Bands of radar: VV and VH."""
 
 _log = logging.getLogger(__name__)
 
@@ -243,7 +246,7 @@ def open_job(
             )
         every = predictor is None and options.bands is None
         scene, slots = (whole, spec.outputs) if every else _matched(whole, spec, options)
-        radar = _open_radar(scene, spec, options)
+        radar = _open_radar(scene, spec, predictor, options)
         if radar:
             opened.callback(radar.close)
         colours = [whole.bands.index(scene.bands[slots.index(name)]) for name in RGB if name in slots]
@@ -258,6 +261,8 @@ def open_job(
         job = Job(whole, scene, slots, rgb, spec, predictor, sensor, radar, options, others, window=window)
         if options.references:
             job = _with_references(job, str(sources[0]), kept, opened)
+        while job.memory > _memory_limit() and job.options.batch > 1:  # decides nothing but the speed
+            job = replace(job, options=replace(job.options, batch=job.options.batch // 2))
         _check(job)
         yield job
 
@@ -303,25 +308,30 @@ def _matched(whole: Scene, spec: InputSpec, options: RestoreOptions) -> tuple[Sc
     return whole.select([at for _, at in taken]), tuple(name for name, _ in taken)
 
 
-def _open_radar(scene: Scene, spec: InputSpec, options: RestoreOptions) -> AlignedRaster | None:
-    """Open the radar that the weights take, on the scene's grid."""
+def _open_radar(scene: Scene, spec: InputSpec, predictor: Predictor | None, options: RestoreOptions) -> Decibels | None:
+    """Open the radar that the weights take, or that says what is under cloud that they leave, on the scene's grid."""
     wanted = spec.of_kind("sar")
-    if not wanted:
-        if options.sar:
-            warn("These weights take no radar: `sar` has no effect.")
+    if options.radar and not wanted and (predictor is None or "thick" in spec.removes or options.mask == "none"):
+        warn("`radar` has no effect: it says what is under thick cloud that weights leave, and here these leave none.")
         return None
     names = " ".join(slot.name.partition(":")[2].upper() for slot in wanted)
-    if options.sar is None:
+    if options.radar is None:
         if all(slot.optional for slot in wanted):
             return None
         raise SceneError(
             f"These weights take radar ({names} in dB) beside the optical bands, and none was given: give it with "
-            "`sar`, or use weights without radar."
+            "`radar`, or use weights without radar."
         )
-    radar = AlignedRaster(options.sar, scene.profile, scene.vrt)
-    if radar.count != len(wanted):
-        radar.close()
-        raise SceneError(f"{redact(options.sar)} has {radar.count} bands and the weights take {len(wanted)} ({names}).")
+    name = redact(options.radar)
+    with ExitStack() as opened:
+        raster = AlignedRaster(options.radar, scene.profile, scene.vrt)
+        opened.callback(raster.close)
+        if wanted and raster.count != len(wanted):
+            raise SceneError(f"{name} has {raster.count} bands and the weights take {len(wanted)} ({names}).")
+        if raster.count > MOST_RADAR:
+            raise SceneError(f"{name} has {raster.count} bands: give the ones of radar alone, VV and VH.")
+        radar = Decibels(raster, scene.profile, name)
+        opened.pop_all()
     return radar
 
 
@@ -376,17 +386,23 @@ def _with_references(job: Job, source: str, kept: Path | None, opened: ExitStack
     )
 
 
+def _memory_limit() -> float:
+    """Give the bytes of memory that restoring may take."""
+    return MEMORY_SHARE * (memory_of_machine() or UNKNOWN_MEMORY)
+
+
 def _check(job: Job) -> None:
     """Refuse a scene that takes too much memory, or whose values cannot be what they should."""
     scene = job.scene
     if job.options.unseen == "nodata":
         for band in scene.bands:
             blank_of(band.nodata, job.sensor, scene.dtype)
-    limit = min(MEMORY_LIMIT, (memory_of_machine() or 2 * MEMORY_LIMIT) // 2)
+    limit = _memory_limit()
     if job.memory > limit:
+        needed, allowed = (f"{size / 2**30:.1f} GiB" for size in (job.memory, limit))
         raise SceneError(
-            f"One strip of {scene.source} ({scene.width} pixels wide, {len(scene.bands)} bands) takes "
-            f"{job.memory / 2**30:.1f} GiB and {limit / 2**30:.1f} GiB are allowed: use a smaller `tile`."
+            f"{scene.source} ({scene.width} pixels wide, {len(scene.bands)} bands), in tiles of {job.options.tile}, "
+            f"takes {needed} of memory and {allowed} are allowed: use a smaller `tile`."
         )
     check_scene(scene, job.slots, job.options)
     _tell(job)
@@ -473,13 +489,15 @@ def walk_of(
         nodata=[band.nodata for band in job.scene.bands],
         options=job.options,
         slots=job.slots,
-        radar=job.radar,
+        radar=job.radar if job.spec.of_kind("sar") else None,
         on_tiles=on_tiles,
         fill=filler.fill if filler else None,
     )
     unsure = job.whole.product.picture and not tells_clear(job.mask)
     if job.options.ground == "scene" and "thick" not in job.spec.removes and not unsure:
         walk.ask_the_ground(filler.shows if filler and filler.ways else None)
+    if job.radar and clouds is not None and not walk.radar:
+        walk.ask_the_radar(job.radar)
     return walk
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from attcr.evidence.ground import STEP, Expected, Ground, Grounds, Seen
 from attcr.predict import Float32, Predictor, eight_views
 from attcr.references.harmonise import plausible
 from attcr.restore.options import RestoreOptions
+from attcr.restore.radar import Decibels, UnderCloud
 from attcr.scenes.blend import StripBlender
 from attcr.scenes.clouds.masks import THICK
 from attcr.scenes.clouds.rim import CloudMap, CloudRows
@@ -28,7 +29,7 @@ from attcr.scenes.tiles import Grid, Tile
 
 Array = NDArray[Any]
 
-NODATA, ORIGINAL, UNDER_THIN, UNDER_THICK, LOW_CONFIDENCE, CLOUD_LEFT, FROM_DATE = range(7)
+NODATA, ORIGINAL, UNDER_THIN, UNDER_THICK, LOW_CONFIDENCE, CLOUD_LEFT, FROM_DATE, FROM_RADAR = range(8)
 """The classes of a quality raster."""
 QUALITY_NAMES = (
     "no data",
@@ -38,6 +39,7 @@ QUALITY_NAMES = (
     "reconstructed with low confidence",
     "cloud left as it came",
     "from another date",
+    "from radar",
 )
 QUALITY_COLOURS: dict[int, tuple[int, ...]] = {
     NODATA: (0, 0, 0, 0),
@@ -47,6 +49,7 @@ QUALITY_COLOURS: dict[int, tuple[int, ...]] = {
     LOW_CONFIDENCE: (230, 76, 0, 255),
     CLOUD_LEFT: (255, 211, 127, 255),
     FROM_DATE: (76, 160, 90, 255),
+    FROM_RADAR: (152, 102, 204, 255),
 }
 LOW_SPREAD = 0.05
 """Spread of the eight views, as a part of the model's range, above which a pixel counts as low confidence."""
@@ -106,13 +109,6 @@ Others = Callable[[int, int], tuple[Float32, Float32]]
 """Gives rows [top, bottom) of what other images show (E, h, W), finite, and how far they show it (h, W), 0..1."""
 
 
-class Radar(Protocol):
-    """Rows of radar on an image's grid."""
-
-    def read(self, top: int, bottom: int) -> Array:
-        """Give rows as (C, rows, W), in decibels."""
-
-
 @dataclass
 class Walk:
     """The walk of the pixels: rows in, tiles through the network, blended rows out."""
@@ -130,9 +126,12 @@ class Walk:
     options: RestoreOptions
     slots: Sequence[str]
     """The slots that the bands go into, one for each."""
-    radar: Radar | None = None
+    radar: Decibels | None = None
+    """For a network that takes it."""
     ground: Ground | Grounds | None = None
     """What is expected under thin cloud and shadow by the scene's own clear ground; the network restores the rest."""
+    under_thick: UnderCloud | None = None
+    """What radar says of the ground under cloud that the network leaves."""
     on_tiles: Callable[[int], None] | None = None
     fill: Callable[[Strip], Strip] | None = None
     """What fills finished rows from other dates."""
@@ -251,6 +250,19 @@ class Walk:
             else:
                 self.ground = Grounds(self._seen(self.clouds, others), *size, (True, True), len(others(0, 1)[0]))
 
+    def ask_the_radar(self, radar: Decibels) -> None:
+        """Let radar say what is under thick cloud, where it says more of the scene's ground than the surroundings."""
+        assert self.clouds is not None, "without clouds nothing is under them"
+        clouds, seen = self.clouds, self._seen(self.clouds)
+
+        def read(top: int, bottom: int) -> Seen:
+            rows = seen(top, bottom)
+            thick = clouds.rows(top, bottom).thick
+            return Seen(rows.values, rows.clear, thick[None].astype(np.float32))
+
+        under = UnderCloud(read, radar, self.rows.height, self.rows.width, len(self.rows.bands))
+        self.under_thick = under if under.earned() else None
+
     def _seen(self, clouds: CloudMap, others: Others | None = None) -> Callable[[int, int], Seen]:
         """Give what reads rows as evidence: reflectance, what is surely clear, and what is under cloud or in shadow."""
 
@@ -365,12 +377,28 @@ class Walk:
         quality[held] = CLOUD_LEFT
         if clouds is not None and not self._removes_thick:
             thick = clouds.thick & (quality != NODATA)
-            self._leave(thick, out, quality)
-            held |= thick
+            told, off = self._from_radar(top, thick, valid, out)
+            quality[told] = FROM_RADAR
+            touched |= told
+            spread = spread if spread is None or off is None else np.where(told, off, spread)
+            self._leave(thick & ~told, out, quality)
+            held |= thick & ~told
         if spread is not None:
             unknown = np.isin(quality, (NODATA, CLOUD_LEFT))
             spread = np.where(touched, spread, np.where(unknown, np.nan, 0)).astype(np.float32)
         return Strip(top, values, out, quality, spread, held, touched | held)
+
+    def _from_radar(
+        self, top: int, thick: NDArray[np.bool_], valid: NDArray[np.bool_], out: Array
+    ) -> tuple[NDArray[np.bool_], Float32 | None]:
+        """Lay in what radar says is under thick cloud; say where it does, and how far it may be off."""
+        if self.under_thick is None or not thick.any():
+            return np.zeros_like(thick), None
+        expected, known = self.under_thick.rows(top, top + len(thick))
+        told = thick & known & valid.all(axis=0)
+        for band, values in enumerate(self.sensor.from_reflectance(expected.values)):
+            out[band][told] = avoid(into_dtype(values[told], out.dtype), self.nodata[band])
+        return told, expected.error
 
     def _held_back(self, change: Float32, values: Array) -> tuple[Float32, NDArray[np.bool_]]:
         """Make less of a change that is not believed, and none where less than a half would be left; say where."""

@@ -24,6 +24,9 @@ with needed():
     from rasterio.warp import transform_geom
 
 _RASTERS = ("image/tiff", "image/jp2", "image/vnd.stac.geotiff")
+_EXTENSIONS = (
+    "processing/v1.2.0", "projection/v2.0.0", "eo/v2.0.0", "raster/v2.0.0", "classification/v2.0.0", "file/v2.1.0"
+)  # fmt: skip
 COMPANIONS = {"scl": "scl", "qa_pixel": "qa_pixel", "qa": "qa_pixel"}
 """Keys of the assets that tell of clouds, to how they are read."""
 
@@ -119,11 +122,13 @@ def _read_item(href: str) -> pystac.Item:
         raise SceneError(f"{name} is not a STAC item: {first}. Expected an item with band assets.") from error
 
 
-def item_of(scene: Scene, target: Path, files: Mapping[str, tuple[Path, str]], properties: Mapping[str, Any]) -> str:
+def item_of(
+    scene: Scene, target: Path, files: Mapping[str, tuple[Path, Mapping[str, Any]]], properties: Mapping[str, Any]
+) -> str:
     """Give the text of the item for a restored scene.
 
-    `files` maps an asset's key to its file, which lies beside the item, and its title. Nothing in the text depends
-    on when or where it was made, so the same work gives the same bytes.
+    `files` maps an asset's key to its file, which lies beside the item, and what is said of it. Nothing in the text
+    depends on when or where it was made, so the same work gives the same bytes.
     """
     geometry, bbox = footprint(scene.profile)
     taken, source = when(scene)
@@ -142,21 +147,21 @@ def item_of(scene: Scene, target: Path, files: Mapping[str, tuple[Path, str]], p
     )
     code = profile.crs.to_authority() if profile.crs else None
     item.properties["proj:code"] = ":".join(code) if code else None
-    item.stac_extensions = [
-        "https://stac-extensions.github.io/processing/v1.2.0/schema.json",
-        "https://stac-extensions.github.io/projection/v2.0.0/schema.json",
-    ]
+    item.stac_extensions = [f"https://stac-extensions.github.io/{name}/schema.json" for name in _EXTENSIONS]
+    if profile.metres:
+        item.properties["gsd"] = profile.metres
     types = {".png": "image/png", ".jpg": "image/jpeg", ".webp": "image/webp"}
-    for key, (path, title) in files.items():
+    for key, (path, told) in files.items():
         roles = {"restored": ["data"], "preview": ["overview"]}.get(key, ["metadata"])
         kind = types.get(path.suffix.lower(), "image/tiff; application=geotiff; profile=cloud-optimized")
-        item.add_asset(key, pystac.Asset(href=f"./{path.name}", title=title, media_type=kind, roles=roles))
+        asset = pystac.Asset(href=f"./{path.name}", media_type=kind, roles=roles, extra_fields=dict(told))
+        item.add_asset(key, asset)
     item.assets["restored"].extra_fields["bands"] = [
         {"name": band.name or f"band {i}"} for i, band in enumerate(scene.bands, 1)
     ]
     item.add_link(pystac.Link(pystac.RelType.DERIVED_FROM, scene.source))
-    told = item.to_dict(include_self_link=False, transform_hrefs=False)
-    return json.dumps(told, indent=2, allow_nan=False) + "\n"
+    made = item.to_dict(include_self_link=False, transform_hrefs=False)
+    return json.dumps(made, indent=2, allow_nan=False) + "\n"
 
 
 def _finite(transform: Any) -> list[float] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -87,6 +88,14 @@ class Profile:
             whole=self.whole or self,
             corner=(row + tile.row, col + tile.col),
         )
+
+    @property
+    def metres(self) -> float | None:
+        """The size of a pixel where the CRS counts in metres."""
+        if self.crs is None or not self.crs.is_projected or self.crs.linear_units not in ("metre", "meter", "m"):
+            return None
+        size = float(abs(self.transform.a))
+        return size if 0 < size < math.inf else None
 
     def corners(self) -> list[tuple[float, float]]:
         """Give the four corners in the CRS, around from the upper left."""

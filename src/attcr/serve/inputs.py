@@ -114,8 +114,8 @@ def _check_options(options: Mapping[str, Any], *, has_references: bool, weights:
     """Refuse options as the command does, and what would take more than a server's share."""
     taken = options_taken()
     for name, value in options.items():
-        if taken[name].names and (name == "sar" or value not in MASKS):
-            expected = "an upload or an address" if name == "sar" else f"{', '.join(MASKS)}, an upload or an address"
+        if taken[name].names and (name == "radar" or value not in MASKS):
+            expected = "an upload or an address" if name == "radar" else f"{', '.join(MASKS)}, an upload or an address"
             raise ConfigError(f"The option {name} is {str(value)[:60]!r}; expected {expected}.")
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"The option {name} is {value}; expected a finite number.")

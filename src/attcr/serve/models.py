@@ -20,7 +20,7 @@ COG = "image/tiff; application=geotiff; profile=cloud-optimized"
 OutputName = Literal["restored", "quality", "preview", "item", "spread", "dates"]
 OUTPUTS: dict[str, tuple[str, str]] = {
     "restored": ("The scene without cloud, with its own grid and type", COG),
-    "quality": ("What of it is original, reconstructed, left or from another date", COG),
+    "quality": ("What of it is original, reconstructed, left, or from another date or radar", COG),
     "preview": ("Before and after, as a picture", "image/png"),
     "item": ("The STAC item that says how it was made", "application/geo+json"),
     "spread": ("The expected error, if the network predicts it or `confidence` was requested", COG),
@@ -35,7 +35,7 @@ class Ref(BaseModel):
 
     model_config = ConfigDict(frozen=True)
     slot: str
-    """scene, references, mask, reference_mask or sar."""
+    """scene, references, mask, reference_mask or radar."""
     upload: str = ""
     href: str = ""
     item: dict[str, Any] | None = None
