@@ -86,6 +86,10 @@ def test_of_two_processings_the_later_one_counts() -> None:
     assert [one.name for one in made] == ["new"]
 
 
+def test_a_period_has_its_last_day_whole() -> None:
+    assert [f"{one:%m-%d %H:%M:%S}" for one in PERIOD] == ["05-01 00:00:00", "05-31 23:59:59"]
+
+
 def test_a_regular_axis_reaches_the_end_of_the_period() -> None:
     from datetime import timedelta
 
