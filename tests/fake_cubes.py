@@ -132,7 +132,9 @@ def _places(grid: Grid) -> tuple[np.ndarray, np.ndarray]:
 
 def options(**more: Any) -> CubeOptions:
     """Blocks of 64 pixels, for three bands of four days."""
-    return CubeOptions(**{"first": DAYS[0], "last": DAYS[-1], "bands": "red,green,blue", "memory": 0.52, **more})
+    return CubeOptions(
+        **{"first": DAYS[0], "last": DAYS[-1], "bands": "red,green,blue", "memory": 0.52, "dilate": 0, **more}
+    )
 
 
 HERE = "49.64,16.39,1590"

@@ -14,7 +14,8 @@ from fake_scenes import SENSORS, Counting, Same, Smooth, noise, read, smooth_pic
 
 xr = pytest.importorskip("xarray", reason="extra xarray")
 da = pytest.importorskip("dask.array", reason="extra xarray")
-from attcr.xarray import RestoreAccessor  # noqa: E402  # registers itself
+import attcr.xarray as accessor  # noqa: E402  # registers itself
+from attcr.xarray import RestoreAccessor  # noqa: E402
 
 
 def labelled(values: np.ndarray, **chunks: int) -> "xr.DataArray":
@@ -142,13 +143,30 @@ def test_each_date_is_filled_from_the_others() -> None:
     assert (scene.transpose(0, 2, 3, 1)[untouched] == array.values.transpose(0, 2, 3, 1)[untouched]).all()
 
 
-def test_dates_of_dask_stay_lazy_and_give_the_same_bits() -> None:
-    array, clouds, _ = dates()
-    lazy = dates(time=1, y=50, x=60)[0]
+def test_dates_of_dask_stay_lazy_and_a_task_holds_a_chunk_with_its_surroundings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    array, clouds, truth = dates()
     whole = array.attcr.restore(dim="time", clouds=clouds, options=FILL)
-    out = lazy.attcr.restore(dim="time", clouds=clouds.chunk(time=1), options=FILL)
-    assert all(hasattr(out[name].data, "dask") for name in out)
-    assert out.equals(whole)
+    one_chunk = dates(time=1)[0].attcr.restore(dim="time", clouds=clouds.chunk(time=1), options=FILL)
+    assert all(hasattr(one_chunk[name].data, "dask") for name in one_chunk)
+    assert one_chunk.equals(whole)
+    monkeypatch.setattr("attcr.xarray.NEAR", 10)
+    shapes, fill = [], accessor._fill_block
+    monkeypatch.setattr(
+        accessor, "_fill_block", lambda images, *rest: shapes.append(images.shape) or fill(images, *rest)
+    )
+    parts = dates(time=1, y=50, x=60)[0].attcr.restore(dim="time", clouds=clouds, options=FILL)
+    assert not shapes
+    loaded = parts.compute(scheduler="synchronous")
+    assert sorted(shapes)[:2] == [(3, 3, 56, 18), (3, 3, 56, 70)]
+    assert max(rows * cols for *_, rows, cols in shapes) == 60 * 78
+    assert loaded["quality"].equals(whole["quality"])
+    assert np.abs(loaded["scene"].values[0] / 10_000 - truth)[:, a_gap()].mean() < 0.0006
+    untouched = whole["quality"].values == 1
+    assert (
+        loaded["scene"].values.transpose(0, 2, 3, 1)[untouched] == array.values.transpose(0, 2, 3, 1)[untouched]
+    ).all()
 
 
 def test_the_published_network_corrects_real_dates(shared_data: Path) -> None:

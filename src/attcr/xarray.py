@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _ROWS = ("y", "latitude", "lat", "northing", "row")
 _COLS = ("x", "longitude", "lon", "easting", "col", "column")
+NEAR = 64
+"""Pixels around a chunk from which its dates are filled too."""
 
 
 @xr.register_dataarray_accessor("attcr")
@@ -70,8 +72,8 @@ class RestoreAccessor:
         With `dim`, the dimension of dates, each date is filled from the others, where its `clouds`
         (also along `dim`) are; the network that corrects references does it here too where the band coordinate has
         names. The result is a Dataset: the array by its own name, or "restored", its `quality` (1 original, 5 cloud
-        left, 6 from another date) and `days` to the date that a pixel is from. Chunked by dask it stays lazy, one task
-        a date, which holds all dates.
+        left, 6 from another date) and `days` to the date that a pixel is from. Chunked by dask it stays lazy: one
+        task for each chunk of rows and columns, which holds all its dates and is fitted on them and 64 pixels around.
         """
         options = options or RestoreOptions()
         if dim is not None:
@@ -150,39 +152,47 @@ def _dates_of(
     """Give images, qualities and days of all dates, lazily where they came so."""
     from attcr.restore.stack import open_network
 
-    count, bands, height, width = stack.shape
     network = open_network(stack.dtype, names, options)
+    everywhere = (slice(None), slice(None))
     if not hasattr(stack, "dask"):
-        images, clouds = np.asarray(stack), np.asarray(masks)
-        made = [_fill_one(images, clouds, when, at, options, network) for at in range(count)]
-        scenes, qualities, days = zip(*made, strict=True)
-        return np.stack(scenes), np.stack(qualities), np.stack(days)
+        return _fill_block(np.asarray(stack), np.asarray(masks), when, everywhere, options, network)
     import dask.array as da
     from dask.delayed import delayed
 
-    whole, clouds = stack.rechunk(-1), da.asarray(masks).rechunk(-1)
-    fill = delayed(_fill_one, pure=False, nout=3)
+    clouds = da.asarray(masks)
+    fill = delayed(_fill_block, pure=False, nout=3)
     shared = delayed(network)
-    tasks = [fill(whole, clouds, when, at, options, shared) for at in range(count)]
-    kinds = (((bands, height, width), stack.dtype), ((height, width), np.uint8), ((height, width), np.int16))
-    first, second, third = (
-        da.stack([da.from_delayed(task[i], shape, dtype) for task in tasks]) for i, (shape, dtype) in enumerate(kinds)
-    )
-    return first, second, third
+    (count, bands, height, width), kinds = stack.shape, (stack.dtype, np.uint8, np.int16)
+    made: list[list[tuple[Any, ...]]] = []
+    for top, rows in _places(stack.chunks[2]):
+        made.append([])
+        for left, cols in _places(stack.chunks[3]):
+            first, west = max(top - NEAR, 0), max(left - NEAR, 0)
+            near = (slice(first, min(top + rows + NEAR, height)), slice(west, min(left + cols + NEAR, width)))
+            inside = (slice(top - first, top - first + rows), slice(left - west, left - west + cols))
+            here, cloudy = stack[:, :, near[0], near[1]].rechunk(-1), clouds[:, near[0], near[1]].rechunk(-1)
+            task = fill(here, cloudy, when, inside, options, shared)
+            shapes = ((count, bands, rows, cols), (count, rows, cols), (count, rows, cols))
+            made[-1].append(tuple(map(da.from_delayed, task, shapes, kinds)))
+    image, quality, days = (da.block([[block[i] for block in line] for line in made]) for i in range(3))
+    return image, quality, days
 
 
-def _fill_one(
+def _fill_block(
     images: Array,
     clouds: Array,
     when: Sequence[int],
-    at: int,
+    inside: tuple[slice, slice],
     options: RestoreOptions,
     network: Corrector | None,
 ) -> tuple[Array, Array, Array]:
+    """Fill all dates of a block, and give what is inside its margin."""
     from attcr.restore.stack import fill_image
 
-    filled = fill_image(list(images), list(clouds), when, at, options, network)
-    return filled.image, filled.quality, filled.days
+    every = (fill_image(list(images), list(clouds), when, at, options, network) for at in range(len(images)))
+    cut = ((one.image[:, inside[0], inside[1]], one.quality[inside], one.days[inside]) for one in every)
+    scenes, qualities, days = zip(*cut, strict=True)
+    return np.stack(scenes), np.stack(qualities), np.stack(days)
 
 
 def _nodata(array: xr.DataArray) -> float | None:

@@ -25,7 +25,7 @@ def run(*arguments: object) -> Any:
 
 def test_one_command_gives_a_filled_cube_and_another_brings_it_up_to_date(tmp_path: Path) -> None:
     out = tmp_path / "o.zarr"
-    given = (place(), out, "--from", DAYS[0], "--bands", "red,green,blue", "--resolution", 10)
+    given = (place(), out, "--from", DAYS[0], "--bands", "red,green,blue", "--resolution", 10, "--dilate", 0)
     with archive(tmp_path / "archive") as made:
         with made.source(3) as source:
             plan = run(*given, "--to", DAYS[-1], "--source", source, "--dry-run")

@@ -3,9 +3,11 @@
 import http.server
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import Any
 
 import pytest
@@ -84,6 +86,10 @@ def test_of_two_processings_the_later_one_counts() -> None:
     assert [one.name for one in made] == ["new"]
 
 
+def test_a_period_has_its_last_day_whole() -> None:
+    assert [f"{one:%m-%d %H:%M:%S}" for one in PERIOD] == ["05-01 00:00:00", "05-31 23:59:59"]
+
+
 def test_a_regular_axis_reaches_the_end_of_the_period() -> None:
     from datetime import timedelta
 
@@ -110,6 +116,9 @@ def api(pages: Any) -> Iterator[str]:
                     "conformsTo": ["https://api.stacspec.org/v1.0.0/item-search"],
                     "links": [{"rel": "search", "href": f"{host}/search", "type": "application/geo+json"}],
                 }
+            if callable(body):
+                body(self)
+                return
             data = body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(data)))
@@ -167,6 +176,83 @@ def test_a_page_that_is_too_large_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("attcr.scenes.pystac_client.PAGE_BYTES", 1 << 16)
     with api(lambda number, host: b"[" + b" " * (1 << 18)) as address, pytest.raises(SceneError, match="larger than"):
         search(open_source(address), BOX, *PERIOD)
+
+
+def test_a_server_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attcr.scenes.pystac_client.PATIENCE", 0.3)
+    over = threading.Event()
+    with api(lambda number, host: lambda handler: over.wait(20)) as address:
+        with pytest.raises(SceneError, match="timed out"):
+            search(open_source(address), BOX, *PERIOD)
+        over.set()
+
+
+def test_a_server_that_answers_a_byte_at_a_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attcr.scenes.pystac_client.PAGE_SECONDS", 0.5)
+
+    def drop_by_drop(handler: http.server.BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        try:
+            for _ in range(60):
+                handler.wfile.write(b"10000\r\n" + b" " * (1 << 16) + b"\r\n")
+                time.sleep(0.05)
+        except OSError:
+            pass  # the client hung up, as it should
+
+    with (
+        api(lambda number, host: drop_by_drop) as address,
+        pytest.raises(SceneError, match="takes longer than"),
+    ):
+        search(open_source(address), BOX, *PERIOD)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"<html>sign in</html>",
+        b'{"type": "FeatureCollection", "features": [',
+        {"type": "FeatureCollection", "features": "none"},
+        {"type": "FeatureCollection", "features": [7], "links": []},
+        {"type": "FeatureCollection", "features": [{"id": "x"}], "links": 3},
+        [],
+    ],
+    ids=["a web page", "half an answer", "text for items", "a number for an item", "a number for links", "a list"],
+)
+@pytest.mark.filterwarnings("ignore:Left out")
+def test_an_answer_that_is_none_is_an_error_of_ours(answer: Any) -> None:
+    with api(lambda number, host: answer) as address, pytest.raises(SceneError):
+        search(open_source(address), BOX, *PERIOD)
+
+
+def test_a_server_that_promises_more_than_it_gives_is_given_up() -> None:
+    def half(handler: http.server.BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "5000")
+        handler.end_headers()
+        handler.wfile.write(b'{"type": "FeatureCollection", "features": []}')
+
+    with api(lambda number, host: half) as address, pytest.raises(SceneError, match="cannot be searched"):
+        search(open_source(address), BOX, *PERIOD)
+
+
+def test_ten_thousand_items_are_read_and_one_more_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pages(count: int, number: int, host: str) -> dict[str, Any]:
+        day = timedelta(minutes=1)
+        began = datetime(2024, 5, 1, tzinfo=timezone.utc)
+        some = range(1000 * number, min(1000 * (number + 1), count))
+        following = {"rel": "next", "href": f"{host}/search?page={number + 1}"}
+        items = [item(f"{i}", (began + i * day).isoformat()) for i in some]
+        return page(items, *([following] if some.stop < count else []))
+
+    for count in (10_000, 10_001):
+        with api(partial(pages, count)) as address:
+            if count == 10_000:
+                assert sum(len(one.items) for one in search(open_source(address), BOX, *PERIOD)) == count
+            else:
+                with pytest.raises(SceneError, match="more than 10,000 items"):
+                    search(open_source(address), BOX, *PERIOD)
 
 
 def test_no_item_of_a_public_api_leads_into_a_private_network(monkeypatch: pytest.MonkeyPatch) -> None:

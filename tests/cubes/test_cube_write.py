@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
+from scipy.ndimage import distance_transform_edt
 
 import attcr
 from attcr.cubes import write as writing
@@ -71,6 +72,15 @@ def test_a_filled_pixel_has_the_number_of_its_source(drawn: Drawn, tmp_path: Pat
         assert (np.abs(made[name].values - truth[i].astype(int)) <= 1).all()
 
 
+def test_pixels_near_cloud_are_filled_too(drawn: Drawn, tmp_path: Path) -> None:
+    make(tmp_path / "o.zarr", dilate=3)
+    made, grid = numbers(tmp_path / "o.zarr"), make_plan(HERE, options()).grid
+    margin = grid.part(-8, -8, 176, 176)  # cloud beyond the cube is near too
+    for day in range(4):
+        away = distance_transform_edt(~drawn.cloudy(day, margin))[8:-8, 8:-8]
+        assert ((made["quality"][day].values == ORIGINAL) == (away > 3)).all()
+
+
 def test_xarray_opens_it_with_axes_reflectance_and_place(drawn: Drawn, tmp_path: Path) -> None:
     make(tmp_path / "o.zarr")
     there, plan = attcr.open_cube(tmp_path / "o.zarr"), make_plan(HERE, options())
@@ -100,7 +110,7 @@ def test_the_item_beside_it_names_axes_and_variables(drawn: Drawn, tmp_path: Pat
 def test_the_lazy_cube_is_the_written_one(drawn: Drawn, tmp_path: Path) -> None:
     make(tmp_path / "o.zarr")
     drawn.loads = 0
-    lazy = attcr.cube(HERE, DAYS[0], DAYS[-1], bands="red,green,blue", memory=0.52)
+    lazy = attcr.cube(HERE, DAYS[0], DAYS[-1], bands="red,green,blue", memory=0.52, dilate=0)
     assert drawn.loads == 0
     xr.testing.assert_identical(lazy.compute(), attcr.open_cube(tmp_path / "o.zarr").compute())
     drawn.loads = 0

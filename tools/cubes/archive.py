@@ -10,6 +10,7 @@ degrees. Neither came with a scene classification: `scl` is what attcr's detecto
 import argparse
 import json
 import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -23,9 +24,8 @@ import rasterio
 from numpy.typing import NDArray
 from rasterio.io import MemoryFile
 from rasterio.warp import transform_bounds
-from tools.collect import LMR_BANDS, Repository, pixels
 
-from attcr.bands.sensors import S2_COMMON, S2_L1C_BANDS
+from attcr.bands.sensors import S2_COMMON, S2_L1C_BANDS, SENTINEL2_L1C, SENTINEL2_L2A
 from attcr.scenes.clouds.find import choose_mask, find_clouds
 from attcr.scenes.clouds.masks import THICK, THIN
 from attcr.scenes.clouds.rim import Rim
@@ -58,27 +58,37 @@ class Series:
 SERIES = (
     Series(
         "20lmr", "sentinel-2-l2a", "e-sensing+sitsdata", r"Rondonia-20LMR/\w+-2_MSI_20LMR_B02_(\d{4}-\d\d-\d\d)\.tif$",
-        LMR_BANDS, "20LMR", "-63.636,-8.627,-63.420,-8.412", ("2022-01-01", "2022-12-31"), ("--resolution", "20"),
+        ("B02", "B03", "B04", "B05", "B06", "B07", "B08", "B8A", "B11", "B12"), "20LMR",
+        "-63.636,-8.627,-63.420,-8.412", ("2022-01-01", "2022-12-31"), ("--resolution", "20"),
     ),
     Series(
         "roi146", "sentinel-2-l1c", "Oriolac+cloud-removal", r"ts/sample_imgs/s2_\w+_(\d{4}-\d\d-\d\d)_patch_0\.tif$",
-        S2_L1C_BANDS, "33TTG", "12.7127,42.0526,12.7354,42.0753", ("2018-01-01", "2018-12-31"), (),
+        S2_L1C_BANDS, "33TTG", "12.712510,42.052475,12.735504,42.075469", ("2018-01-01", "2018-12-31"),
+        ("--resolution", "8.983152841195215e-05", "--crs", "EPSG:4326", "--most-cloud", "100"),
     ),
 )  # fmt: skip
 
 
 def dates_of(series: Series, mirror: Path) -> Iterator[tuple[str, NDArray[Any], dict[str, Any]]]:
     """Give each day, its numbers (C, H, W) with 0 for nothing, and where they lie."""
-    repository = Repository(mirror, series.repository)
-    for found, blob in repository.matching(series.pattern):
-        with MemoryFile(blob) as file, file.open() as first:
-            place = {"crs": first.crs, "transform": first.transform}
-            image = first.read().astype(np.int32)
+    git = ["git", "--git-dir", str(mirror / series.repository / "repo")]
+    listed = subprocess.run([*git, "ls-tree", "-r", "HEAD"], capture_output=True, check=True, text=True).stdout
+    objects = {path: told.split()[2] for told, _, path in (line.partition("\t") for line in listed.splitlines())}
+
+    def read(path: str) -> tuple[NDArray[Any], dict[str, Any]]:
+        blob = subprocess.run([*git, "cat-file", "blob", objects[path]], capture_output=True, check=True).stdout
+        with MemoryFile(blob) as file, file.open() as raster:
+            return raster.read().astype(np.int32), {"crs": raster.crs, "transform": raster.transform}
+
+    for path in sorted(objects):
+        found = re.search(series.pattern, path)
+        if not found:
+            continue
+        image, place = read(path)
         if len(image) == 1:
             if (image == -9999).mean() > MOST_GAPS:
                 continue
-            names = [re.escape(found.string.replace("_B02_", f"_{band}_")) for band in series.bands]
-            image = np.stack([pixels(next(repository.matching(name))[1])[0] for name in names])
+            image = np.concatenate([read(path.replace("_B02_", f"_{band}_"))[0] for band in series.bands])
             image = np.where((image == -9999).any(axis=0), 0, image.clip(1))
         yield found[1], image.astype(np.uint16), place
 
@@ -91,7 +101,7 @@ def classify(image: NDArray[Any], series: Series, place: dict[str, Any], l1c: bo
         with rasterio.open(path, "w", dtype="uint16", nodata=0, **profile, **place) as file:
             file.write(image)
             file.descriptions = series.bands
-        with open_scene(path) as scene:
+        with open_scene(path, sensor=SENTINEL2_L1C if l1c else SENTINEL2_L2A) as scene:
             found = find_clouds(scene, choose_mask(scene), Path(folder), rim=Rim(0, 0))
             assert found is not None
             classes = found.read(0, scene.height)
@@ -117,22 +127,23 @@ def make(mirror: Path, out: Path) -> None:
         folder = out / "files" / series.name
         if (folder / "items.json").exists():
             continue
-        l1c, items = series.collection.endswith("l1c"), []
+        l1c = series.collection.endswith("l1c")
         for day, image, place in dates_of(series, mirror):
             name = f"S2A_{series.tile}_{day.replace('-', '')}_0_{'L1C' if l1c else 'L2A'}"
+            if (folder / f"{name}.json").exists():
+                continue
             (folder / name).mkdir(parents=True, exist_ok=True)
             scl = classify(image, series, place, l1c)
             for band, plane in zip(series.bands, image, strict=True):
                 write_cog(folder / name / f"{band}.tif", plane, place)
             write_cog(folder / name / "SCL.tif", scl, place)
             keys = {COMMON[band]: band for band in series.bands} | {"scl": "SCL"}
-            box = list(
-                transform_bounds(
-                    place["crs"], "EPSG:4326", *rasterio.transform.array_bounds(*scl.shape, place["transform"])
-                )
-            )
-            items.append(item(series, name, day, box, scl, {key: f"{name}/{band}.tif" for key, band in keys.items()}))
+            bounds = rasterio.transform.array_bounds(scl.shape[0], scl.shape[1], place["transform"])
+            box = list(transform_bounds(place["crs"], "EPSG:4326", *bounds))
+            told = item(series, name, day, box, scl, {key: f"{name}/{band}.tif" for key, band in keys.items()})
+            (folder / f"{name}.json").write_text(json.dumps(told))
             print(name, f"{(scl != 4).mean():.3f} cloud", flush=True)
+        items = [json.loads(path.read_text()) for path in sorted(folder.glob("S2A*.json"))]
         (folder / "items.json").write_text(json.dumps(items))
 
 

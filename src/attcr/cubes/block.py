@@ -15,7 +15,9 @@ from attcr.cubes.odc_stac import load
 from attcr.cubes.plan import Plan
 from attcr.cubes.search import overlaps
 from attcr.restore.walk import ORIGINAL
-from attcr.scenes.clouds.masks import Classes
+from attcr.scenes.clouds.masks import THIN, Classes
+from attcr.scenes.clouds.rim import Rim
+from attcr.scenes.clouds.vote import CLASS
 from attcr.scenes.tiles import Tile
 
 Array = NDArray[Any]
@@ -64,7 +66,8 @@ def load_block(plan: Plan, tile: Tile, wanted: Sequence[int], *, but: Sequence[i
     for i, one in enumerate(at):
         if one in reach:
             loaded = load(plan.acquisitions[one], plan.source, plan.bands, part, offset=plan.offset)
-            numbers[i], classes[i] = loaded.values, loaded.classes
+            near = Rim(plan.options.dilate, 0).weights(loaded.classes & CLASS) > 0
+            numbers[i], classes[i] = loaded.values, np.where(near, np.maximum(loaded.classes, THIN), loaded.classes)
     return Seen(tile, at, numbers, classes)
 
 

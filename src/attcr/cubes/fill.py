@@ -38,6 +38,8 @@ SOME_PIXELS = 4000
 """About as many that two dates are compared on."""
 SPAN = 0.3
 """Within about which factor a number of days is like another."""
+LITTLE = 0.03
+"""Share of a block below which what a date shows, often the rim of its clouds, says nothing about the rest of it."""
 FEWEST = 30
 """Clear pixels of a date, for each weight of a band, below which it is no mixture."""
 SLACK = 2.5e-6
@@ -139,7 +141,7 @@ class _Block:
         """Fill a date; the last time, say how far it may be off."""
         seen, here = self.seen[at], self.dates.values[at]
         chosen = self._choose(at)
-        if not chosen:
+        if not chosen or seen.mean() < LITTLE:
             self._between(at)
             return
         mixture = self._fit(at, chosen, seen)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Annotated, Any
 
+from attcr.cubes.fill import MARGIN
 from attcr.cubes.place import RESOLUTION
 from attcr.cubes.search import period
 from attcr.cubes.sources import SOURCES
@@ -45,6 +46,9 @@ class CubeOptions:
     most_cloud: Annotated[float, Option(
         "Leave out acquisitions with more cloud than this, in percent, by what the catalog says.",
         "", "PERCENT")] = 95.0
+    dilate: Annotated[int, Option(
+        "Pixels around cloud and shadow that count as cloud too: masks end where haze goes on.",
+        "", "PIXELS", least=0)] = 8
     memory: Annotated[float, Option(
         "Memory to use at most, in GB. It decides the size of the blocks that a cube is made and stored in.",
         "", "GB", decides=False)] = 4.0
@@ -56,6 +60,8 @@ class CubeOptions:
             object.__setattr__(self, "bands", tuple(str(name).strip() for name in listed))
         if not 0 < self.most_cloud <= 100:
             raise ConfigError(f"`most_cloud` is {self.most_cloud:g}; expected percent, above 0 and up to 100.")
+        if not 0 <= self.dilate <= MARGIN // 2:
+            raise ConfigError(f"`dilate` is {self.dilate}; expected 0 to {MARGIN // 2} pixels.")
         if self.every is not None and self.step is None:
             raise ConfigError(f"`every` is {self.every!r}; expected days, such as 10d.")
         _ = self.period

@@ -303,6 +303,28 @@ class ClearDates(Dataset[Sample]):
         return (days[1] - days[0]).days if len(days) == len(found) else None
 
 
+class CubeFolder(Dataset[Sample]):
+    """A cube that `attcr cube` made: `attcr.evaluate.series` scores it as a whole, it has no samples."""
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        part: str = "test",
+        *,
+        transform: Transform | None = None,
+        cache: bool = False,
+    ) -> None:
+        self.root, self.spec = Path(root), L1C_SPEC
+        self.names = [self.root.name]
+
+    def __len__(self) -> int:
+        return 0
+
+    def __getitem__(self, index: int) -> Sample:
+        """Say that there is none."""
+        raise IndexError(index)
+
+
 def read_date(path: Path) -> tuple[NDArray[np.float32], list[str]]:
     """Give a raster as reflectance (C, H, W), and the names of its bands; integers are in units of 1/10000."""
     with needed():

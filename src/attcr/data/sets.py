@@ -104,7 +104,7 @@ class DataSet:
         there; images whose names begin with one of `hold_out` are its part `val`, the others its part `train`.
         `pairs` are dates to fill and dates to fill them from.
         """
-        if pairs and self.cloudy:
+        if pairs and self.opener is not dates.ClearDates:
             raise ConfigError(f"{self.name} has no dates to choose pairs of: leave out pair")
         if pairs:
             return replace(self, opener=partial(self.opener, pairs=tuple(pairs)))
@@ -243,6 +243,18 @@ DATASETS: dict[str, DataSet] = {
             parts=("test",),
             protocol="gap-fill",
             levels=10000.0,
+            one=1.0,
+            cloudy=False,
+        ),
+        DataSet(
+            "cube",
+            "a cube that `attcr cube` made, to hide and fill what it saw",
+            dates.L1C_SPEC,
+            dates.CubeFolder,
+            dates.refuse_audit,
+            "ROOT is a cube: attcr cube PLACE ROOT --from DAY --to DAY",
+            parts=("test",),
+            protocol="series",
             one=1.0,
             cloudy=False,
         ),

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attcr.bands.spec import InputSpec
 from attcr.data import DataSet, Sample, Samples, find_set
-from attcr.data.dates import CLASSES_MASK, ClearDates, DatedPairs
+from attcr.data.dates import CLASSES_MASK, ClearDates, CubeFolder, DatedPairs
 from attcr.data.pairs import images_in, read_image, some
 from attcr.data.sets import ALL
 from attcr.data.splits import names_sha256
@@ -39,6 +39,7 @@ from attcr.evaluate.moved import MovedVeils
 from attcr.evaluate.protocols import CONTRAST_EDGES, IMAGE_PROTOCOLS, PAIRS, Given, Protocol, psnr
 from attcr.evaluate.report import CLOUDY_DIFFERENCE, leading, markdown, summarise
 from attcr.evaluate.rows import COPIED, Row, Rows, number
+from attcr.evaluate.series import SERIES, evaluate_series
 from attcr.evaluate.shipped import Restored, restore_as_shipped, surroundings
 from attcr.files import sha256 as file_sha256
 from attcr.files import write_whole
@@ -48,7 +49,7 @@ from attcr.weights import find_weights
 
 VEILS = "sen12mscr-pairs"
 """The data whose veils may be moved: those of CloudSEN12 may not be passed on."""
-PROTOCOLS: dict[str, Protocol] = {**IMAGE_PROTOCOLS, **CLASS_PROTOCOLS, GAP_FILL.name: GAP_FILL}
+PROTOCOLS: dict[str, Protocol] = {**IMAGE_PROTOCOLS, **CLASS_PROTOCOLS, GAP_FILL.name: GAP_FILL, SERIES.name: SERIES}
 """All protocols by name: those of whole images first."""
 LIBRARIES = (
     *("torch", "numpy", "scipy", "scikit-image", "torchmetrics", "matplotlib", "pillow", "rasterio"),
@@ -289,6 +290,10 @@ def evaluate_entrants(
     """Evaluate what a command names, under the data's own protocol where none is named."""
     names = protocols or [benchmark.data.protocol]
     benchmark = with_moved_veils(benchmark, find_protocols(names, benchmark.data))
+    if isinstance(benchmark.samples, CubeFolder):
+        if entrants != Entrants():
+            raise ConfigError("series scores the filling of the cube: give no weights, predictions or baseline.")
+        return evaluate_series(benchmark.samples.root, benchmark.data, Path(out), progress=progress)
     if isinstance(benchmark.samples, ClearDates):
         dates, network = benchmark.samples, entrants.network()
         return evaluate_gaps(dates, benchmark.data, Path(out), weights=network, dtype=entrants.dtype, progress=progress)
