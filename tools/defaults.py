@@ -20,8 +20,9 @@ from attcr.evaluate.by_class import MOVED_VEIL
 from attcr.evaluate.run import PROTOCOLS, VEILS, Entrants, evaluate_entrants, open_benchmark
 
 Rows = list[dict[str, Any]]
-LEFT_TO_REPORTS = ("thick", "all")
-"""Classes that the page does not show: thick cloud stays as it came, and decides the means of all pixels."""
+LEFT_TO_REPORTS = ("thick", "clear", "all")
+"""Classes that the page does not show: thick cloud stays as it came and decides the means of all pixels, and a line says
+how clear ground changes."""
 
 
 def score(pairs: list[str], weights: str, work: Path) -> dict[str, dict[str, Rows]]:
@@ -57,7 +58,7 @@ def tables(found: dict[str, dict[str, Rows]]) -> str:
 def shortened(table: list[str]) -> Iterator[str]:
     """Leave out what the page says once, and the names of the pairs that are left out."""
     for line in table:
-        if not line.startswith(("- Harmed: ", "- thick: ")):
+        if not line.startswith(("- Harmed: ", "- thick: ", "Reflectance, ")):
             yield re.sub(r"^(- Left out, .* within [\d.]+ and [\d.]+):.*", r"\1.", line)
 
 

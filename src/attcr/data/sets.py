@@ -251,7 +251,6 @@ DATASETS: dict[str, DataSet] = {
             "a cube that `attcr cube` made, to hide and fill what it saw",
             dates.L1C_SPEC,
             dates.CubeFolder,
-            dates.refuse_audit,
             "ROOT is a cube: attcr cube PLACE ROOT --from DAY --to DAY",
             parts=("test",),
             protocol="series",
