@@ -21,8 +21,8 @@ from attcr.evaluate.run import PROTOCOLS, VEILS, Entrants, evaluate_entrants, op
 
 Rows = list[dict[str, Any]]
 LEFT_TO_REPORTS = ("thick", "clear", "all")
-"""Classes that the page does not show: thick cloud stays as it came and decides the means of all pixels; a line says how
-clear ground changes."""
+"""Classes that the page does not show: thick cloud stays as it came and decides the means of all pixels; a line says
+how clear ground changes."""
 
 
 def score(pairs: list[str], weights: str, work: Path) -> dict[str, dict[str, Rows]]:
