@@ -104,7 +104,9 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_the_zip_installs_into_an_empty_profile_and_says_how_to_get_attcr(told: dict[str, Any]) -> None:
     installed = told["installed"]
     assert installed["loaded"]
-    assert installed["algorithms"] == ["attcr:removeclouds", "attcr:whichweights"]
+    assert sorted(installed["algorithms"]) == [
+        f"attcr:{name}" for name in ("fillfromdates", "removeclouds", "setup", "whichweights")
+    ]
     can, why = installed["without"]
     assert not can
     assert "pip install 'attcr[scenes]'" in why
