@@ -251,7 +251,7 @@ DATASETS: dict[str, DataSet] = {
             "a cube that `attcr cube` made, to hide and fill what it saw",
             dates.L1C_SPEC,
             dates.CubeFolder,
-            "ROOT is a cube: attcr cube PLACE ROOT --from DAY --to DAY",
+            "ROOT is a cube that attcr cube made",
             parts=("test",),
             protocol="series",
             one=1.0,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import rasterio
+from affine import Affine
 from scipy.ndimage import maximum_filter
 
 from attcr.bands.sensors import (
@@ -387,3 +388,24 @@ def test_of_a_mask_only_the_band_that_is_used_is_read(tmp_path: Path, mask: str)
         file.read(2)
     with open_scene(make(tmp_path / "in.tif", np.full((3, 64, 64), 9, np.uint8), **UTM)) as scene:
         assert (classes_of(scene, f"{mask}{clouds}", tmp_path, RGB8) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("sensor", "metres", "times"),
+    [
+        (SENTINEL2_L2A, None, 4),
+        (REFLECTANCE, None, 4),
+        (LANDSAT_C2_L2, None, 1),
+        (LANDSAT_C2_L2, 30, 1),
+        (SENTINEL2_L2A, 10, 4),
+        (SENTINEL2_L2A, 20, 2),
+        (SENTINEL2_L2A, 60, 1),
+        (REFLECTANCE, 3, 4),
+    ],
+)
+def test_witnesses_look_at_pixels_of_40_metres_at_most(
+    tmp_path: Path, sensor: Sensor, metres: float | None, times: int
+) -> None:
+    grid = {} if metres is None else {**UTM, "transform": Affine(metres, 0, 600_000, 0, -metres, 5_500_000)}
+    with open_scene(make(tmp_path / "in.tif", np.ones((3, 16, 16), np.uint16), **grid)) as scene:
+        assert find._times(replace(scene, products=(sensor,))) == times

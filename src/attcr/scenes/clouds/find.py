@@ -69,6 +69,8 @@ VOTED, VOTED_MARGIN = 256, 32
 """Side, in pixels of the voters' resolution, of the block that they see at once, and what they see beyond it."""
 VOTED_METRES, COARSEST = 40.0, 4
 """Size of a pixel that voters look at, and how many pixels of the scene are one of them at most."""
+METRES = {"landsat": 30.0}
+"""Size of a pixel of products whose files do not say it, by the first word of their names; of others it is 10."""
 
 SHORE = 5
 """Pixels of theirs over which water makes the ground dark."""
@@ -386,11 +388,10 @@ def _coloured(scene: Scene) -> Scene | None:
 
 def _times(scene: Scene) -> int:
     """Say how many pixels of the scene, along a side, are one pixel of the voters."""
-    crs, times = scene.profile.crs, COARSEST
+    crs, metres = scene.profile.crs, METRES.get(scene.product.name.partition("-")[0], VOTED_METRES / COARSEST)
     if crs is not None and crs.is_projected:
         metres = abs(scene.profile.transform.a) or VOTED_METRES
-        times = next(n for n in (4, 2, 1) if n * metres <= VOTED_METRES or n == 1)
-    return times
+    return next(n for n in (COARSEST, 2, 1) if n * metres <= VOTED_METRES or n == 1)
 
 
 def _coarser(values: Array, valid: NDArray[np.bool_], times: int) -> tuple[Array, NDArray[np.bool_]]:
