@@ -545,11 +545,12 @@ def test_haze_that_a_network_restores_stays_restored_beside_a_gap() -> None:
     truth = numbers(ground(HEIGHT, WIDTH))
     came = np.where(classes > 0, truth + 1000, truth).astype(np.uint16)
     quality = np.where(classes == THICK, CLOUD_LEFT, np.where(classes == THIN, UNDER_THIN, ORIGINAL)).astype(np.uint8)
-    strip = Strip(0, came, came.copy(), quality, None, left=int((classes == THICK).sum()))
+    strip = Strip(0, came, came.copy(), quality, None, left=classes == THICK)
     filled = filled_beside_a_network(came, truth, classes, strip, Rim(0, 0))
     assert set(filled.quality[classes == THICK]) == {FROM_DATE}
     assert set(filled.quality[classes == THIN]) == {UNDER_THIN}
-    assert filled.left == 0
+    assert filled.left is not None
+    assert not filled.left.any()
     assert filled.dates is not None
     assert set(filled.dates[0][classes == THICK]) == {5}
 

@@ -278,10 +278,10 @@ def test_a_run_killed_between_two_names_goes_on_without_overwrite(
             raise KeyboardInterrupt
         return rename(path, target)
 
-    monkeypatch.setattr(Path, "replace", killed)
-    with pytest.raises(KeyboardInterrupt):
-        restore_scene(source, tmp_path / "o.tif", Counting(), options=options())
-    monkeypatch.undo()
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            restore_scene(source, tmp_path / "o.tif", Counting(), options=options())
     assert (tmp_path / "o.tif").exists()
     assert not (tmp_path / "o.json").exists()
     assert resume(source, tmp_path / "o.tif", options()).resumed_row == HEIGHT

@@ -329,7 +329,7 @@ def test_a_plan_and_the_command_say_what_is_read(tmp_path: Path, scene: Path, ma
     assert (plan.tiles, plan.tiles_to_run) == (2, 2)
     box = ",".join(map(str, box_of(70, 100, 20, 30)))
     line = ["restore", str(scene), str(tmp_path / "out.tif"), "--bbox", box, "--mask", str(mask), "--dry-run"]
-    told = CliRunner().invoke(app, [*line, "--weights", "rice1"])
+    told = CliRunner().invoke(app, [*line, "--weights", "rgb-thin"])
     assert "a window, for which 240 x 180 pixels are read" in told.output.replace("\n", " ")
     assert "30 x 20 pixels" in told.output
 

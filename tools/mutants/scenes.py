@@ -129,7 +129,7 @@ MUTANTS = [
         "scenes/clouds/find.py",
         ("tests/scenes/clouds/test_find.py", "tests/restore/test_walk.py"),
         ("auto-ignores-the-users-bands", "if rgb:", "if False:"),
-        ("landsat-at-10-metres", "METRES = {\"landsat\": 30.0}", "METRES: dict[str, float] = {}"),
+        ("landsat-at-10-metres", 'METRES = {"landsat": 30.0}', "METRES: dict[str, float] = {}"),
         ("shadow-without-cloud", "cloud.sum() >= SOME_CLOUD * there.sum()", "True"),
         ("shadow-without-clear-ground", "clear.sum() >= ENOUGH_CLEAR * there.sum()", "True"),
         ("haze-is-a-bias", "if sees_haze and SEEN", "if SEEN"),
