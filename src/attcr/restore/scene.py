@@ -312,7 +312,7 @@ def _open_radar(scene: Scene, spec: InputSpec, predictor: Predictor | None, opti
     """Open the radar that the weights take, or that says what is under cloud that they leave, on the scene's grid."""
     wanted = spec.of_kind("sar")
     if options.radar and not wanted and (predictor is None or "thick" in spec.removes or options.mask == "none"):
-        warn("`radar` has no effect: it says what is under thick cloud that weights leave, and here these leave none.")
+        warn("`radar` has no effect here: it needs a mask, and a network that leaves thick cloud.")
         return None
     names = " ".join(slot.name.partition(":")[2].upper() for slot in wanted)
     if options.radar is None:
