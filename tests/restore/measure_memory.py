@@ -36,7 +36,12 @@ def main() -> None:
     made = peak_bytes()
     began = time.perf_counter()
     model = Counting(0.9, spec=SEN12MSCR_OPTICAL)
-    restore_scene(folder / "in.tif", folder / "out.tif", model, options=RestoreOptions(sensor="s2-l1c", mask="none"))
+    restore_scene(
+        folder / "in.tif",
+        folder / "out.tif",
+        model,
+        options=RestoreOptions(sensor="s2-l1c", mask="none", dtype="float32"),
+    )
     peak = peak_bytes()
     with rasterio.open(folder / "in.tif") as came, rasterio.open(folder / "out.tif") as out:
         window = Window(0, height // 2, 512, 16)
