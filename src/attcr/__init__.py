@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from attcr.bands.sensors import Sensor as Sensor
     from attcr.bands.spec import InputSpec as InputSpec
     from attcr.bands.spec import Slot as Slot
+    from attcr.cubes.composite import composite as composite
     from attcr.cubes.dataset import cube as cube
     from attcr.cubes.icechunk import open_cube as open_cube
     from attcr.cubes.options import CubeOptions as CubeOptions
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "bands.sensors": ("Sensor",),
     "bands.spec": ("InputSpec", "Slot"),
+    "cubes.composite": ("composite",),
     "cubes.dataset": ("cube",),
     "cubes.icechunk": ("open_cube",),
     "cubes.options": ("CubeOptions",),

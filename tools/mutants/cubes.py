@@ -3,6 +3,7 @@
 from .mutant import of
 
 PLACE, SEARCH = "tests/cubes/test_place.py", "tests/cubes/test_cube_search.py"
+COMPOSITE = "tests/cubes/test_composite.py"
 
 MUTANTS = [
     *of(
@@ -22,5 +23,28 @@ MUTANTS = [
         ("last-day-left-out", "_day(last) + timedelta(days=1) - timedelta(seconds=1)", "_day(last)"),
         ("items-of-anywhere", "overlaps(one.box, box)", "overlaps(one.box, one.box)"),
         ("heights-in-a-box", "[box[0], box[1], box[3], box[4]]", "[box[0], box[1], box[2], box[3]]"),
+    ),
+    *of(
+        "cubes/season.py",
+        (COMPOSITE,),
+        ("medoid-of-hidden-dates", "shown.seen[one] & shown.seen[other]", "shown.seen[one] | shown.seen[other]"),
+        ("medoid-farthest", "_one(shown.seen, -far - ", "_one(shown.seen, far - "),
+        ("medoid-of-squares", 'np.sqrt(np.einsum("cn,cn->n", off, off))', 'np.einsum("cn,cn->n", off, off)'),
+        ("worse-of-two", "- np.float32(PREFER) * whole", "+ np.float32(PREFER) * whole"),
+        ("geomedian-of-squares", "apart = np.sqrt(((values - middle)", "apart = (((values - middle)"),
+        ("best-near-cloud", "shown.inside / np.max", "(1 - shown.inside) / np.max"),
+        ("own-date-in-the-error", "shown.seen & (weights < 1)", "shown.seen"),
+        ("error-after-levelling", "np.abs(shown.came - values)", "np.abs(shown.values - values)"),
+        ("levelled-by-nothing", 'else "local"', 'else "copied"'),
+    ),
+    *of(
+        "cubes/composite.py",
+        (COMPOSITE,),
+        ("cloud-is-ground", "(seen.classes[:, rows, cols] == CLEAR) &", "(seen.classes[:, rows, cols] >= CLEAR) &"),
+        ("blocks-levelled-elsewhere", "down[here] + seen.tile.row", "down[here]"),
+        ("day-rounded-up", "np.floor(made.days)", "np.ceil(made.days)"),
+        ("unseen-has-values", "np.where(known, numbers, dtype.type(nodata))", "numbers"),
+        ("months-of-30-days", 'if not str(self.every).endswith("mo"):', 'if str(self.every).endswith("mo"):'),
+        ("block-written-twice", "done += 1", "done += 0"),
     ),
 ]

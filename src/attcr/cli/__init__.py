@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from attcr.cli.arguments import Naming, NamingGroup
-from attcr.cli.cubes import cube
+from attcr.cli.cubes import composite, cube
 from attcr.cli.data import evaluate
 from attcr.cli.fleet import fleet
 from attcr.cli.scenes import demo, restore
@@ -45,7 +45,7 @@ def _root(
 
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
-for command in (demo, restore, cube, weights, evaluate, export, serve):
+for command in (demo, restore, cube, composite, weights, evaluate, export, serve):
     app.command(cls=Naming)(command)
 app.command(cls=Naming, context_settings=_PASSED_ON, add_help_option=False)(train)
 app.add_typer(fleet, name="fleet")

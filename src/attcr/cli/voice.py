@@ -27,6 +27,7 @@ STAGES = {
     "restore": "restoring (tiles)",
     "write": "writing",
     "cube": "filling (blocks)",
+    "composite": "merging (blocks)",
     "scenes": "restoring (scenes)",
     "evaluate": "evaluating (images)",
     "gaps": "filling gaps (windows)",

@@ -79,4 +79,4 @@ class CubeOptions:
 
     def describe(self) -> dict[str, Any]:
         """Give the options that decide what a cube is, whatever its last day."""
-        return {name: getattr(self, name) for name, option in options_of(CubeOptions).items() if option.decides}
+        return {name: getattr(self, name) for name, option in options_of(type(self)).items() if option.decides}

@@ -160,14 +160,14 @@ def _told(cloudy: float) -> float | None:
     return round(cloudy, 4) if math.isfinite(cloudy) else None
 
 
-def make_plan(place: Place | str, options: CubeOptions) -> Plan:
-    """Search a place and a period, and say what the cube of it will be."""
+def make_plan(place: Place | str, options: CubeOptions, *, filled: bool = True) -> Plan:
+    """Search a place and a period, and say what the cube of it will be; without `filled`, one of no dates."""
     place = Place.parse(place) if isinstance(place, str) else place
     source = open_source(options.source)
     bands = source.choose(options.bands or ())
     grid = Grid.over(place, options.resolution, options.crs)
     found = search(source, grid.box, *options.period, bands, cloud=options.most_cloud / 100)
-    dates = chosen(found, options)
+    dates = chosen(found, options) if filled else ()
     side = side_for(options.memory * 1e9, source, bands, len(found), len(dates))
     return Plan(
         place,

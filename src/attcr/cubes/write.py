@@ -126,7 +126,7 @@ def _write(repository: Repository, plan: Plan, old: Plan | None, progress: Show)
     blocks = plan.blocks
     before = zarr.open_group(repository.readonly_session(READERS).store, mode="r") if old else None
     since = time.monotonic()
-    for tile, seen in _ahead(blocks[tally.finished :], lambda tile: _load(plan, tile, old, before)):
+    for tile, seen in ahead(blocks[tally.finished :], lambda tile: _load(plan, tile, old, before)):
         group = zarr.open_group(session.store, mode="r+")
         if old is None or before is None:
             _store(group, tile, slice(None), made := make_block(plan, seen))
@@ -156,7 +156,7 @@ def _message(plan: Plan, old: Plan | None, tally: _Tally, *, whole: bool) -> str
     return told if whole else f"unfinished, {tally.finished} of {len(plan.blocks)} blocks of: {told}"
 
 
-def _ahead(tiles: Sequence[Tile], load: Callable[[Tile], Seen]) -> Iterator[tuple[Tile, Seen]]:
+def ahead(tiles: Sequence[Tile], load: Callable[[Tile], Seen]) -> Iterator[tuple[Tile, Seen]]:
     """Give each block as it was read; the next one is read while this one is worked on."""
     with ThreadPoolExecutor(1) as reader:
         coming = reader.submit(load, tiles[0]) if tiles else None

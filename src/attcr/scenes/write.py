@@ -151,11 +151,11 @@ def create(path: Path, profile: Profile, bands: Sequence[Band]) -> None:
     new.replace(path)
 
 
-def write_rows(path: Path, top: int, values: Array) -> None:
+def write_rows(path: Path, top: int, values: Array, left: int = 0) -> None:
     """Write rows (C, rows, W) into a working raster; they are on the disk when this returns."""
     try:
         with rasterio.open(path, "r+") as dataset:
-            dataset.write(values, window=Window(0, top, values.shape[2], values.shape[1]))
+            dataset.write(values, window=Window(left, top, values.shape[2], values.shape[1]))
         to_disk(path)
     except (RasterioError, CPLE_BaseError, OSError) as error:
         raise SceneError(f"Rows cannot be written to {path}: {_reason(error)}. Is the disk full?") from error
