@@ -14,7 +14,7 @@ from attcr.data import dates
 from attcr.data.sen12mscr import KINDS, patch_path
 
 if TYPE_CHECKING:
-    from attcr.train.other_dates import Gap
+    from tools.dates_net.samples import Gap
 
 SAMPLES = {"s1": (2, "float32"), "s2_cloudy": (13, "uint16"), "s2": (13, "uint16")}
 
@@ -83,7 +83,7 @@ def link_pairs(root: Path, folders: tuple[str, str], names: Iterable[str]) -> No
 
 def make_clear_s2(root: Path) -> None:
     """Write the three files of clear Sentinel-2 images, with few and small ones: 2 of 6 places are held out."""
-    from attcr.data.clear_s2 import LKP_DATES
+    from tools.s2_thin.samples import LKP_DATES
 
     root.mkdir(parents=True)
     generator = np.random.default_rng(0)
@@ -99,7 +99,7 @@ def make_clear_s2(root: Path) -> None:
 
 def fake_gap(seed: int, size: int = 64) -> "Gap":
     """Two dates of fields of 16 pixels, in four bands, with a gap in the middle."""
-    from attcr.train.other_dates import Gap
+    from tools.dates_net.samples import Gap
 
     generator = np.random.default_rng(seed)
     fields = generator.uniform(0.05, 0.4, (4, size // 16, size // 16)).repeat(16, 1).repeat(16, 2)

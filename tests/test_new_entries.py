@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from attcr.bands.spec import InputSpec, Slot, band_slots
 from attcr.cli import app
-from attcr.data import DATASETS, DataSet
+from attcr.data import DataSet
 from attcr.data.pairs import Sample, Transform, make_sample, read_image
 from attcr.networks import NETWORKS, Entry
 from attcr.predict import open_predictor
@@ -60,11 +60,12 @@ MEADOWS = DataSet(
     Meadows,
     "ROOT/before and ROOT/after",
 )
+NAMED = "test_new_entries:MEADOWS"
+SOURCE = f"--data.sources=[{{dataset: '{NAMED}', root: meadows}}]"
 
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setitem(DATASETS, "meadows", MEADOWS)
     monkeypatch.setitem(NETWORKS, "blend", Entry(BlendConfig, Blend))
     make_pairs(tmp_path / "meadows", ("before", "after"), [name for names in PARTS.values() for name in names])
     return tmp_path
@@ -80,7 +81,7 @@ def settings(root: Path, *more: str) -> list[str]:
 
 
 def test_a_new_set_and_a_new_network_train_and_are_evaluated(root: Path) -> None:
-    train(settings(root, "--model.network=blend", "--data.sources=[{dataset: meadows, root: meadows}]"))
+    train(settings(root, "--model.network=blend", SOURCE))
     weights = root / "run" / "weights.safetensors"
     header = read_header(weights)
     assert (header.network, header.spec) == ("blend", MEADOWS_SPEC)
@@ -89,7 +90,7 @@ def test_a_new_set_and_a_new_network_train_and_are_evaluated(root: Path) -> None
     assert "mask:cloud" in (root / "run" / "model-card.md").read_text()
     assert (root / "run" / "panels" / "step000002.png").exists()
 
-    options = ["evaluate", "--data", "meadows", "--root", str(root / "meadows"), "--out", str(root / "report")]
+    options = ["evaluate", "--data", NAMED, f"--root={root / 'meadows'}", f"--out={root / 'report'}"]
     result = CliRunner().invoke(app, [*options, "--weights", str(weights)])
     assert result.exit_code == 0, result.output
     report = json.loads((root / "report" / "report.json").read_text())
@@ -105,8 +106,7 @@ def test_a_new_set_and_a_new_network_train_and_are_evaluated(root: Path) -> None
 
 def test_the_network_of_the_house_trains_on_the_new_set(root: Path) -> None:
     more = ["--model.config.in_channels=4", "--model.config.dim=8", "--model.config.blocks=[1,1,1,1,1]"]
-    source = "--data.sources=[{dataset: meadows, root: meadows}]"
-    train(settings(root, "--model.network=attcr", "--model.config={attention: linear}", *more, source))
+    train(settings(root, "--model.network=attcr", "--model.config={attention: linear}", *more, SOURCE))
     model = load_model(root / "run" / "weights.safetensors")
     assert (model.config.attention, model.config.dim, model.spec) == ("linear", 8, MEADOWS_SPEC)  # type: ignore[union-attr]
 

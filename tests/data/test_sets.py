@@ -1,5 +1,6 @@
 """Every entry of DATASETS is whole, and images of one's own are what one says."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,22 @@ def test_a_part_is_opened_by_name_and_an_unknown_one_refused(tmp_path: Path) -> 
         find_set("rice1").open(tmp_path, "dev")
     with pytest.raises(ConfigError, match="not held in memory"):
         find_set("sen12mscr").open(tmp_path, "test", cache=True)
+
+
+def test_a_data_set_of_ones_own_is_named_by_its_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "from dataclasses import replace\nfrom attcr.data import DATASETS\nFOLDER = '.'\n"
+    (tmp_path / "meadow_sets.py").write_text(f"{text}MEADOWS = replace(DATASETS['pairs'], name='meadows')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [path for path in sys.path if path not in ("", str(tmp_path))])
+    assert find_set("meadow_sets:MEADOWS").name == "meadows"
+    for name, message in (
+        ("meadow_sets:FOLDER", r"meadow_sets:FOLDER is '\.'; expected an attcr\.data\.DataSet"),
+        ("meadow_sets:FIELDS", "has no attribute 'FIELDS'; expected a module that Python finds from"),
+        ("no_sets:MEADOWS", "No module named 'no_sets'; expected a module"),
+        (":MEADOWS", "expected a module"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            find_set(name)
 
 
 def test_images_of_ones_own_are_held_out_by_the_start_of_their_names(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from tools.dates_net.samples import Gap
 
 from attcr.references import correct as planes
-from attcr.train.other_dates import Gap
 
 pytest.importorskip("scipy")
 ROOT = Path(__file__).parents[2]

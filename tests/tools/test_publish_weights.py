@@ -7,9 +7,9 @@ from types import ModuleType
 
 import pytest
 import torch
+from tools.s2_thin.samples import SPEC
 
 import attcr
-from attcr.data.clear_s2 import SPEC
 from attcr.files import sha256
 from attcr.weights import published
 

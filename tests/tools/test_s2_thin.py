@@ -9,11 +9,11 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from tools.s2_thin.samples import ClearS2
 
 import attcr
 from attcr.bands.sensors import S2_L1C_BANDS
 from attcr.bands.spec import ANY_BANDS
-from attcr.data.clear_s2 import ClearS2
 from fakes import make_clear_s2
 
 ROOT = Path(__file__).parents[2]

@@ -18,10 +18,11 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from tools.s2_thin.samples import SPEC
 
 import attcr
 from attcr.bands.spec import OTHER_DATES, SEN12MSCR, TRUE_COLOUR
-from attcr.data import DATASETS, clear_s2
+from attcr.data import DATASETS
 from attcr.data.splits import load_split
 from attcr.errors import ConfigError
 from attcr.train.run import WholeCheckpointIO, train
@@ -268,7 +269,7 @@ def test_the_recipes_of_many_bands_learn_and_expect_their_error(recipe: str, pla
     header = read_header(tmp_path / "run" / "weights.safetensors")
     model = load_model(tmp_path / "run" / "weights.safetensors")
     assert (model.config.in_channels, model.config.out_channels) == (planes, 26)
-    assert header.spec == (OTHER_DATES if recipe == "s2-dates" else clear_s2.SPEC)
+    assert header.spec == (OTHER_DATES if recipe == "s2-dates" else SPEC)
     told = header.provenance
     assert told["batch"] == {"0": 3, "1": 1}
     assert told["loss"]["likelihood"] == (0.1 if recipe == "s2-dates" else 0.03)
@@ -315,7 +316,7 @@ def test_a_loss_that_does_not_fit_the_data_is_refused(tmp_path: Path, pairs: Pat
     with pytest.raises(ConfigError, match=r"--model\.spread is for data of which the error is learned too"):
         train([*run_args(pairs, tmp_path / "run", 2), "--model.spread={likelihood: 0.1}"])
     for wrong in (["--data.crop=null", "--data.crop_cycle=null"], ["--data.shrinks=[1,2]"], ["--data.clear_share=0.1"]):
-        with pytest.raises(ConfigError, match="clear-s2 is drawn at the size of crop"):
+        with pytest.raises(ConfigError, match="CLEAR_S2 is drawn at the size of crop"):
             train(["--config", "s2-thin", *TINY, *wrong, f"--data.root={tmp_path / 'data'}"])
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import lightning.pytorch as pl
 import pytest
 import torch
+from tools.s2_thin.samples import SPEC
 
 from attcr.bands.spec import OTHER_DATES, TRUE_COLOUR, InputSpec
-from attcr.data import Sample, clear_s2
+from attcr.data import Sample
 from attcr.errors import ConfigError
 from attcr.networks import NETWORKS, Entry
 from attcr.networks.attcr import ATTCR, ATTCRConfig
@@ -109,11 +110,11 @@ def given(inputs: torch.Tensor, clear: float) -> Sample:
 
 
 def test_the_likelihood_is_least_where_the_expected_error_is_the_error() -> None:
-    batch = given(planes(clear_s2.SPEC, list(range(13))), 0.0)
+    batch = given(planes(SPEC, list(range(13))), 0.0)
 
     def at(u: float, **parts: float) -> float:
         out = torch.cat([torch.full((1, 13, 4, 4), 0.05), torch.full((1, 13, 4, 4), u)], 1)
-        return float(SpreadLoss(**{"least": 2e-4, "limits": (-7.0, 1.0), **parts})(out, batch, clear_s2.SPEC))  # type: ignore[arg-type]
+        return float(SpreadLoss(**{"least": 2e-4, "limits": (-7.0, 1.0), **parts})(out, batch, SPEC))  # type: ignore[arg-type]
 
     best = math.log(0.05) + 3  # u is the logarithm plus 3
     assert at(best) < min(at(best - 0.2), at(best + 0.2))
@@ -125,18 +126,18 @@ def test_the_likelihood_is_least_where_the_expected_error_is_the_error() -> None
 
 
 def test_the_likelihood_does_not_move_the_bands() -> None:
-    batch = given(planes(clear_s2.SPEC, [1, 2]), 0.2)
+    batch = given(planes(SPEC, [1, 2]), 0.2)
     out = torch.zeros(1, 26, 4, 4, requires_grad=True)
     slopes = []
     for weight in (0.0, 1.0):
-        (slope,) = torch.autograd.grad(SpreadLoss(likelihood=weight)(out, batch, clear_s2.SPEC), out)
+        (slope,) = torch.autograd.grad(SpreadLoss(likelihood=weight)(out, batch, SPEC), out)
         slopes.append(slope)
     assert torch.equal(slopes[0][:, :13], slopes[1][:, :13])
     assert not slopes[0][:, 13:].any()
     assert slopes[1][:, 14:16].all()
 
 
-@pytest.mark.parametrize(("spec", "columns"), [(clear_s2.SPEC, 4), (OTHER_DATES, 2)])
+@pytest.mark.parametrize(("spec", "columns"), [(SPEC, 4), (OTHER_DATES, 2)])
 def test_only_bands_that_are_there_count_and_of_other_dates_the_gap(spec: InputSpec, columns: int) -> None:
     there, loss = [0, 4, 12], SpreadLoss(likelihood=0.0)
     batch = given(planes(spec, there), 0.3)
@@ -150,21 +151,21 @@ def test_only_bands_that_are_there_count_and_of_other_dates_the_gap(spec: InputS
 
 
 def test_each_image_counts_the_same() -> None:
-    few, many = planes(clear_s2.SPEC, [3]), planes(clear_s2.SPEC, list(range(13)))
+    few, many = planes(SPEC, [3]), planes(SPEC, list(range(13)))
     clear = torch.zeros(2, 13, 4, 4)
     batch: Sample = {"inputs": torch.cat([few, many]), "clear": clear, "masks": {}, "name": "x"}
     out = torch.zeros(2, 26, 4, 4)
     out[0] = 0.4
-    assert float(SpreadLoss(likelihood=0.0)(out, batch, clear_s2.SPEC)) == pytest.approx(0.2)
+    assert float(SpreadLoss(likelihood=0.0)(out, batch, SPEC)) == pytest.approx(0.2)
 
 
 def test_the_error_left_is_relative_to_the_input() -> None:
-    batch = given(planes(clear_s2.SPEC, [2]), 0.5)
+    batch = given(planes(SPEC, [2]), 0.5)
     batch["inputs"][:, 2] = 0.9
     out = torch.full((1, 26, 4, 4), 0.6)
-    assert float(error_left(out, batch, clear_s2.SPEC)) == pytest.approx(0.25)
+    assert float(error_left(out, batch, SPEC)) == pytest.approx(0.25)
     batch["inputs"][:, 2] = 0.5  # nothing to do, and nothing by which to divide
-    assert math.isfinite(float(error_left(out, batch, clear_s2.SPEC)))
+    assert math.isfinite(float(error_left(out, batch, SPEC)))
 
 
 def test_a_last_layer_of_zeros_gives_the_input_back() -> None:

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from attcr.bands.sensors import S2_L1C_BANDS, S2_WAVELENGTHS
-from attcr.data.clear_s2 import L2A, LKP, TEN, patches_held_out, places_held_out
 from attcr.references.harmonise import Float32
 
+from ..s2_thin.samples import L2A, LKP, TEN, patches_held_out, places_held_out  # type: ignore[import-not-found]
 from .change import another_date
 
 WINDOW = 256

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from attcr.evaluate.gaps import COVER, draw_gap
 from attcr.references.check import Evidence
 from attcr.references.harmonise import Cells, Float32, regression
-from attcr.train.other_dates import Gap
 
 from .pairs import Pair, Pairs
+from .samples import Gap
 
 FEWEST = 500
 """Clear pixels, and pixels to fill, of a sample."""

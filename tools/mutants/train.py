@@ -40,8 +40,8 @@ MUTANTS = [
         ("clear-share-turned", "< self.clear_share", "> self.clear_share"),
     ),
     *of(
-        "train/other_dates.py",
-        ("tests/train/test_other_dates.py",),
+        "../../tools/dates_net/samples.py",
+        ("tests/tools/test_dates_net_samples.py",),
         ("no-gap-in-the-square", '["gap"].float().mean() > 0.1', '["gap"].float().mean() >= 0'),
         ("never-turned", "return turn_sample(cut, generator=generator)", "return cut"),
         ("validated-on-the-pool", '"held" if part == "val" else "pool"', '"pool"'),

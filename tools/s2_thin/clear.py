@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attcr.data.clear_s2 import patches_held_out, places_held_out, with_cirrus
+from .samples import patches_held_out, places_held_out, with_cirrus
 
 
 def held_out_l1c(data: Path) -> Tensor:

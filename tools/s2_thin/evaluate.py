@@ -20,8 +20,11 @@ import torch
 from torch import Tensor
 
 import attcr
-from attcr.data.clear_s2 import ALL, L2A, TEN
-from attcr.data.cloud_layers import (
+from attcr.data.simulate import BROKEN_VEIL, HAZE, CloudKind, _broken, _noise, _reflection, _uniform
+from attcr.files import write_whole
+
+from .clear import held_out_l1c, held_out_l2a
+from .layers import (
     CIRRUS,
     FITTED,
     KINDS,
@@ -33,12 +36,9 @@ from attcr.data.cloud_layers import (
     simulate,
     through_air,
 )
-from attcr.data.simulate import BROKEN_VEIL, HAZE, CloudKind, _broken, _noise, _reflection, _uniform
-from attcr.files import write_whole
-
-from .clear import held_out_l1c, held_out_l2a
 from .measure import Array, Certainty, Figures, Restorer, decibels, distance
 from .real import cloudsen12, haze, sen12mscr, series
+from .samples import ALL, L2A, TEN
 
 BAND_SETS = {13: ALL, 12: L2A, 10: TEN, 6: (1, 2, 3, 8, 11, 12), 4: (1, 2, 3, 7), 3: (1, 2, 3)}
 COLOURS = [1, 2, 3]

@@ -15,14 +15,14 @@ import torch
 
 import attcr
 from attcr.bands.sensors import S2_COMMON, S2_WAVELENGTHS
-from attcr.data.clear_s2 import ALL, TEN
-from attcr.data.cloud_layers import KINDS, Draw, simulate
 from attcr.data.dates import BRIGHTER, CLASS_NUMBERS, MUCH_BRIGHTER, ONE_REFLECTANCE
 from attcr.evaluate.figures import new_figure, save_figure
 
 from .clear import held_out_l1c
+from .layers import KINDS, Draw, simulate
 from .measure import Array, Certainty, Restorer
 from .real import open_set, restorations
+from .samples import ALL, TEN
 
 COLOURS = [S2_COMMON.index(name) for name in ("blue", "green", "red")]
 SHARES = np.linspace(0, 0.6, 13)

@@ -6,7 +6,7 @@ from typing import Annotated
 from attcr.cli.arguments import AsJson, Backend, Device, ProgressAs, Quiet, Verbose, option
 from attcr.cli.voice import Voice, speaking
 
-_Data = Annotated[str, option("NAME", "{datasets}; pairs: your own, in ROOT/cloudy and ROOT/clear.")]
+_Data = Annotated[str, option("NAME", "{datasets}, or MODULE:NAME; pairs: your own, in ROOT/cloudy and ROOT/clear.")]
 _Root = Annotated[Path, option("FOLDER", "Folder of the data set, in its published layout.")]
 _OUT = "The report folder; the same command resumes an interrupted run."
 _PREDICTIONS = "A folder of restored images with the names of the data's images; may be repeated."

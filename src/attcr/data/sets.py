@@ -4,9 +4,11 @@ A new one is a file that opens it, a list of its parts in `splits/`, and an entr
 """
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from attcr.bands.sensors import PICTURE, RGB, RGB8
@@ -19,6 +21,9 @@ from attcr.errors import ConfigError
 
 ALL = "all"
 """The part that is everything, of a set without lists."""
+ERROR_LEFT = "error-left"
+"""The protocol that training validates weights under which expect their error: the error, as a share of what it is
+without the network."""
 
 
 @dataclass(frozen=True)
@@ -135,10 +140,28 @@ def picture_spec(spec: InputSpec, names: Sequence[str]) -> InputSpec:
 
 
 def find_set(name: str) -> DataSet:
-    """Give the data set of a name, as a command line spells it."""
+    """Give the data set of a name, as a command line spells it: one of DATASETS, or MODULE:NAME of a `DataSet`."""
+    module, colon, attribute = name.partition(":")
+    if colon:
+        return _imported(module, attribute)
     if name not in DATASETS:
-        raise ConfigError(f"no data set {name!r}; there are {', '.join(DATASETS)}")
+        raise ConfigError(f"no data set {name!r}; there are {', '.join(DATASETS)}, and MODULE:NAME of your own")
     return DATASETS[name]
+
+
+def _imported(module: str, attribute: str) -> DataSet:
+    """Give a data set that is not ours; the folder one is in counts, as for `python -m`."""
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"data set {module}:{attribute}: {error}; expected a module that Python finds from {here}"
+        ) from error
+    if not isinstance(found, DataSet):
+        raise ConfigError(f"data set {module}:{attribute} is {found!r:.80}; expected an attcr.data.DataSet")
+    return found
 
 
 def open_pairs(
@@ -259,4 +282,4 @@ DATASETS: dict[str, DataSet] = {
         ),
     )
 }
-"""By the name that `--data` and the sources of a training use."""
+"""By the name that `--data` and the sources of a training use; `find_set` takes others by MODULE:NAME."""

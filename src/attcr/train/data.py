@@ -13,15 +13,12 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset, Sampler, Subset
 
 from attcr.bands.spec import CLOUDS, InputSpec
-from attcr.data import DataSet, Sample, Samples, clear_s2, find_set
-from attcr.data.clear_s2 import ClearS2
+from attcr.data import DataSet, Sample, Samples, find_set
 from attcr.data.sets import DATASETS, open_pairs
 from attcr.data.simulate import BROKEN_VEIL, HAZE, THICK_CLOUD, cover, simulate_clouds
 from attcr.data.splits import load_split
 from attcr.data.transforms import change_planes, crop_sample, retone, turn_sample
 from attcr.errors import ConfigError, DataError
-from attcr.train import other_dates
-from attcr.train.other_dates import OtherDates
 
 SIMULATED = DataSet(
     "simulated",
@@ -32,24 +29,6 @@ SIMULATED = DataSet(
     parts=(),
 )
 """Its input is made from its target."""
-ERROR_LEFT = "error-left"
-"""How weights that expect their error are validated: the error as a share of what it is without the network."""
-
-
-def _drawn(name: str, about: str, opener: type[ClearS2 | OtherDates], obtain: str) -> DataSet:
-    parts = ("train", "val")
-    return DataSet(name, about, opener.spec, opener, obtain, parts=parts, protocol=ERROR_LEFT)
-
-
-SOURCES = {
-    data.name: data
-    for data in (
-        SIMULATED,
-        _drawn("clear-s2", "clear Sentinel-2 of many bands, with cloud put on it", ClearS2, clear_s2.HOW_TO_OBTAIN),
-        _drawn("other-dates", "pairs of dates with a gap", OtherDates, other_dates.HOW_TO_OBTAIN),
-    )
-}
-"""What can be trained on beside DATASETS."""
 
 
 @runtime_checkable
@@ -65,8 +44,8 @@ class Source:
     """One data set of a run."""
 
     dataset: str
-    """A data set by its name in DATASETS or SOURCES; `pairs` is ROOT/cloudy and ROOT/clear; `simulated` puts cloud on
-    ROOT's."""
+    """A data set by its name in DATASETS, or MODULE:NAME of one in Python; `pairs` is ROOT/cloudy and ROOT/clear;
+    `simulated` puts cloud on ROOT's."""
     root: str = "."
     """Where it lies, below the run's `root`."""
     weight: float = 1.0
@@ -91,7 +70,7 @@ class Source:
     @property
     def data(self) -> DataSet:
         """The data set, with what the source says of it."""
-        data = SOURCES[self.dataset] if self.dataset in SOURCES else find_set(self.dataset)
+        data = SIMULATED if self.simulated else find_set(self.dataset)
         if data.parts:
             return data.told(slots=self.slots, gsd=self.gsd, hold_out=self.hold_out)
         removes = {"thin": ("thin",), "thick": ("thick", "shadow"), "both": CLOUDS}[self.clouds]
@@ -103,9 +82,9 @@ class Source:
 
     def describe(self) -> dict[str, object]:
         """What it is, for the provenance of the weights."""
-        entry: dict[str, object] = {"dataset": self.dataset, "weight": self.weight}
+        entry: dict[str, object] = {"dataset": self.data.name, "weight": self.weight}
         if self.data.listed:
-            return {**entry, "train_split_sha256": load_split(self.dataset, "train").sha256}
+            return {**entry, "train_split_sha256": load_split(self.data.name, "train").sha256}
         if self.data.parts:
             return entry
         return {**entry, "hold_out": list(self.hold_out) or "the last tenth by name"}

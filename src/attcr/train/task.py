@@ -16,11 +16,12 @@ from torch.utils.checkpoint import checkpoint
 
 from attcr.bands.spec import InputSpec
 from attcr.data import Sample
+from attcr.data.sets import ERROR_LEFT
 from attcr.errors import AttcrError, ConfigError
 from attcr.evaluate.protocols import IMAGE_PROTOCOLS
 from attcr.networks import build_network, make_config, name_of
 from attcr.networks.attcr import Block
-from attcr.train.data import ERROR_LEFT, PairData
+from attcr.train.data import PairData
 from attcr.train.muon import Muon
 from attcr.weights import load_model
 

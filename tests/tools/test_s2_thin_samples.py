@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tools.s2_thin.layers import AIR, Draw
+from tools.s2_thin.samples import ALL, L2A, LKP, SCALE, TEN, ClearS2, network_input, places_held_out, shown_bands
 
 from attcr.bands.spec import ANY_BANDS
-from attcr.data.clear_s2 import ALL, L2A, LKP, SCALE, TEN, ClearS2, network_input, places_held_out, shown_bands
-from attcr.data.cloud_layers import AIR, Draw
 from fakes import make_clear_s2
 
 

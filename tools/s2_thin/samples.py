@@ -1,7 +1,7 @@
 """Clear Sentinel-2 images of many bands, and the samples of any bands that are drawn from them under simulated cloud.
 
 ROOT holds df.npz (L1C, 13 bands), eu.npz (L2A patches, 12 bands) and lkp.npz (dates of an L2A tile, 7 bands);
-tools/s2_thin/README.md in the repository says what is in them.
+README.md says what is in them.
 """
 
 import math
@@ -18,15 +18,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attcr.bands.spec import ANY_BANDS
-from attcr.data.cloud_layers import AIR, BANDS, CIRRUS, KINDS, Draw, change_ground, simulate
+from attcr.data import DataSet
 from attcr.data.pairs import Sample, Transform
+from attcr.data.sets import ERROR_LEFT
+
+from .layers import AIR, BANDS, CIRRUS, KINDS, Draw, change_ground, simulate
 
 SPEC = replace(ANY_BANDS, spread_factor=math.exp(-3.0), spread_floor=0.011)
 """What is learned here. The logarithm of the expected error is given plus 3, so that a network begins near what errors
 are; by the floor two clear dates of a place differ at least, which no simulated pair teaches."""
 SCALE = SPEC.span / SPEC.bands[0].high
 """The network's number for reflectance 1."""
-HOW_TO_OBTAIN = "ROOT holds df.npz, eu.npz and lkp.npz, which tools/collect.py of the repository makes"
 
 # Bands by their place among the 13.
 ALL = tuple(range(BANDS))
@@ -140,6 +142,17 @@ class ClearS2:
         if draw.chance(0.5):
             pixels = pixels.flip(2)
         return Crop(torch.rot90(pixels, draw.integer(4), (1, 2)), have, surface, float(shrink))
+
+
+CLEAR_S2 = DataSet(
+    "clear-s2",
+    "clear Sentinel-2 of many bands, with cloud put on it",
+    SPEC,
+    ClearS2,
+    "ROOT holds df.npz, eu.npz and lkp.npz, which tools/collect.py makes",
+    parts=("train", "val"),
+    protocol=ERROR_LEFT,
+)
 
 
 def _int16(values: NDArray[Any]) -> Tensor:

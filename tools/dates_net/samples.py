@@ -1,6 +1,6 @@
 """Pairs of dates with a gap: what a network that corrects harmonised references learns from.
 
-ROOT holds two folders of files, pool and held; tools/dates_net of the repository makes them.
+ROOT holds two folders of files, pool and held, which pool.py makes.
 """
 
 import os
@@ -13,13 +13,15 @@ import torch
 from numpy.typing import NDArray
 
 from attcr.bands.spec import OTHER_DATES
+from attcr.data import DataSet
 from attcr.data.pairs import Sample, Transform, make_sample
+from attcr.data.sets import ERROR_LEFT
 from attcr.data.transforms import crop_sample, turn_sample
 from attcr.errors import DataNotFoundError
 from attcr.references.correct import BANDS, see
 from attcr.references.harmonise import Float32
 
-HOW_TO_OBTAIN = "ROOT holds the folders pool and held, which tools.dates_net.pool of the repository makes"
+HOW_TO_OBTAIN = "ROOT holds the folders pool and held, which tools.dates_net.pool makes"
 MOST = 6.0
 """Mean errors beyond which one counts no more: what nobody can know."""
 
@@ -96,3 +98,14 @@ class OtherDates:
             if cut["masks"]["gap"].float().mean() > 0.1:
                 break
         return turn_sample(cut, generator=generator)
+
+
+GAPS = DataSet(
+    "other-dates",
+    "pairs of dates with a gap",
+    OTHER_DATES,
+    OtherDates,
+    HOW_TO_OBTAIN,
+    parts=("train", "val"),
+    protocol=ERROR_LEFT,
+)

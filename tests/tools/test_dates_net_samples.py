@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tools.dates_net.samples import MOST, Gap, OtherDates
 
 from attcr.errors import DataNotFoundError
 from attcr.references.correct import BANDS, PLANES, see
-from attcr.train.other_dates import MOST, Gap, OtherDates
 from fakes import fake_gap, make_gaps
 
 

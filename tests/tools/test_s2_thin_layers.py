@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from tools.s2_thin import layers as sim
 
 from attcr.bands.sensors import S2_L1C_BANDS
-from attcr.data import cloud_layers as sim
 
 BLUE, RED, NIR, SWIR = (S2_L1C_BANDS.index(band) for band in ("B02", "B04", "B08", "B12"))
 
