@@ -133,7 +133,7 @@ def _places(grid: Grid) -> tuple[np.ndarray, np.ndarray]:
 def options(**more: Any) -> CubeOptions:
     """Blocks of 64 pixels, for three bands of four days."""
     return CubeOptions(
-        **{"first": DAYS[0], "last": DAYS[-1], "bands": "red,green,blue", "memory": 0.52, "dilate": 0, **more}
+        **{"first": DAYS[0], "last": DAYS[-1], "bands": "red,green,blue", "memory": 0.525, "dilate": 0, **more}
     )
 
 

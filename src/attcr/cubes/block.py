@@ -13,6 +13,7 @@ from attcr.bands.sensors import into_dtype
 from attcr.cubes.fill import MARGIN, Dates, Filled, fill
 from attcr.cubes.odc_stac import load
 from attcr.cubes.plan import Plan
+from attcr.cubes.seams import ERROR_STEP, RAMP
 from attcr.cubes.search import overlaps
 from attcr.restore.walk import ORIGINAL
 from attcr.scenes.clouds.masks import THIN, Classes
@@ -24,8 +25,8 @@ Array = NDArray[Any]
 
 UNKNOWN_DAYS = -32768
 """In `days`, where nothing is known."""
-ERROR_STEP, UNKNOWN_ERROR = 1e-4, 65535
-"""Reflectance of a step of `error`, and its number where nothing is known."""
+UNKNOWN_ERROR = 65535
+"""In `error`, where nothing is known."""
 
 
 @dataclass(frozen=True)
@@ -71,27 +72,28 @@ def load_block(plan: Plan, tile: Tile, wanted: Sequence[int], *, but: Sequence[i
     return Seen(tile, at, numbers, classes)
 
 
-def fill_seen(plan: Plan, seen: Seen, wanted: Sequence[int]) -> Filled:
-    """Fill acquisitions of a block; `source` counts the acquisitions of the plan."""
+def fill_block(plan: Plan, seen: Seen) -> Filled:
+    """Fill all dates of a block and its margin; `source` counts the acquisitions of the plan."""
     sensor = plan.source.sensor(plan.offset)
     values = np.empty(seen.numbers.shape, np.float32)
     for numbers, made in zip(seen.numbers, values, strict=True):  # one at a time: less memory
         made[:] = np.where(numbers == plan.source.nodata, np.nan, sensor.to_reflectance(numbers))
     first = plan.taken[0]
     days = np.array([(plan.taken[one] - first).total_seconds() / 86400 for one in seen.at])
-    filled = fill(Dates(values, seen.classes, days, plan.bands), [seen.at.index(one) for one in wanted])
+    filled = fill(Dates(values, seen.classes, days, plan.bands), [seen.at.index(one) for one in plan.dates])
     places = np.array([*seen.at, -1], np.int16)  # the last stands for none
     return filled._replace(source=places[filled.source])
 
 
-def to_numbers(plan: Plan, seen: Seen, filled: Filled, wanted: Sequence[int]) -> dict[str, Array]:
-    """Give the variables of a cube for a block without its margin, each (t, rows, columns).
+def make_block(plan: Plan, seen: Seen) -> dict[str, Array]:
+    """Give the variables of a cube for a block, and for `RAMP` pixels below and on the right, each (t, rows, columns).
 
     Pixels that were seen keep their numbers to the bit; so do those of which nothing is known.
     """
-    rows, cols = seen.inside
+    filled = fill_block(plan, seen)
+    rows, cols = (slice(one.start, one.stop + RAMP) for one in seen.inside)
     quality, source = filled.quality[:, rows, cols], filled.source[:, rows, cols]
-    numbers = seen.numbers[[seen.at.index(one) for one in wanted]][..., rows, cols]
+    numbers = seen.numbers[[seen.at.index(one) for one in plan.dates]][..., rows, cols]
     for came, values, classes in zip(numbers, filled.values[..., rows, cols], quality, strict=True):
         made = plan.source.sensor(plan.offset).from_reflectance(np.nan_to_num(values))
         made = into_dtype(made, came.dtype)
@@ -107,8 +109,3 @@ def to_numbers(plan: Plan, seen: Seen, filled: Filled, wanted: Sequence[int]) ->
         "days": np.where(source < 0, UNKNOWN_DAYS, days).astype(np.int16),
         "error": np.where(np.isfinite(error), steps, UNKNOWN_ERROR).astype(np.uint16),
     }
-
-
-def make_block(plan: Plan, seen: Seen) -> dict[str, Array]:
-    """Give a block of all dates of a cube."""
-    return to_numbers(plan, seen, fill_seen(plan, seen, plan.dates), plan.dates)

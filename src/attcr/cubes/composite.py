@@ -14,11 +14,12 @@ from typing import Annotated, Any
 import numpy as np
 
 from attcr.bands.sensors import into_dtype
-from attcr.cubes.block import ERROR_STEP, Array, Seen, load_block
+from attcr.cubes.block import Array, Seen, load_block
 from attcr.cubes.odc_stac import load
 from attcr.cubes.options import CubeOptions
 from attcr.cubes.place import Grid, Place
 from attcr.cubes.plan import Plan, make_plan
+from attcr.cubes.seams import ERROR_STEP
 from attcr.cubes.season import FAR, METHOD, TOGETHER, Levels, Merged, Shown, level, merge
 from attcr.cubes.write import Show, ahead
 from attcr.errors import ConfigError, SceneError, warn

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from attcr.cubes.block import ERROR_STEP, UNKNOWN_DAYS, UNKNOWN_ERROR, load_block, make_block
+from attcr.cubes.block import UNKNOWN_DAYS, UNKNOWN_ERROR, load_block, make_block
 from attcr.cubes.options import CubeOptions
 from attcr.cubes.place import Place
 from attcr.cubes.plan import Plan, make_plan
+from attcr.cubes.seams import ERROR_STEP, join, neighbours, piece
 from attcr.extras import needed
 from attcr.restore.walk import QUALITY_NAMES
 from attcr.scenes.tiles import Tile
@@ -124,12 +125,22 @@ def empty(plan: Plan) -> xr.Dataset:
 def cube(place: Place | str, first: str, last: str | None = None, **options: Any) -> xr.Dataset:
     """Give the filled cube of a place and a period, as a dataset of which nothing is computed yet.
 
-    `.compute()` or `.to_zarr()` runs it, block by block; a part that is selected runs the blocks that it touches. The
-    options are those of `attcr cube`: `source`, `bands`, `every`, `resolution`, `crs`, `most_cloud`, `memory`.
+    `.compute()` or `.to_zarr()` runs it, block by block; a part that is selected runs the blocks that it touches and
+    those above and on the left of them. The options are those of `attcr cube`: `source`, `bands`, `every`,
+    `resolution`, `crs`, `most_cloud`, `memory`.
     """
     plan = make_plan(place, CubeOptions(first, last, **options))
     told = variables(plan)
-    blocks = {(one.row, one.col): delayed(_block)(plan, one) for one in plan.blocks}
+    made = {one: delayed(_block)(plan, one) for one in plan.blocks}
+    blocks = {
+        (one.row, one.col): delayed(join)(
+            made[one],
+            one,
+            {step: delayed(piece)(made[other], other, step, plan.bands) for step, other in before.items()},
+            plan.bands,
+        )
+        for one, before in neighbours(plan.blocks).items()
+    }
     rows, cols = (sorted({key[axis] for key in blocks}) for axis in (0, 1))
     sizes = {(one.row, one.col): (len(plan.dates), one.height, one.width) for one in plan.blocks}
     arrays = {

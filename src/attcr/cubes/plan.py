@@ -15,15 +15,16 @@ from attcr.addresses import redact
 from attcr.cubes.fill import MARGIN
 from attcr.cubes.options import CubeOptions
 from attcr.cubes.place import Grid, Place
+from attcr.cubes.seams import ACROSS, RAMP, in_order
 from attcr.cubes.search import Acquisition, Found, search, steps
 from attcr.cubes.sources import Source, open_source
 from attcr.errors import ConfigError, SceneError
 from attcr.scenes.tiles import Tile
 
-FORMAT = 1
+FORMAT = 2
 """Counts changes of what is computed: a cube is not continued by another version."""
-LARGEST, STEP = 1024, 64
-"""Pixels along a block at most, and what its side is a multiple of; above 256 of that."""
+SIDES = (1024, 768, 512, 256, 192, 128, 64)
+"""Pixels along a block at most, of which the memory chooses."""
 AT_REST = 0.5e9
 """Bytes of the process before it works."""
 PACKED = 0.6
@@ -63,11 +64,12 @@ class Plan:
     def blocks(self) -> list[Tile]:
         """The blocks in the order in which they are made."""
         (height, width), grid = self.block, self.grid
-        return [
+        made = [
             Tile(row, col, min(height, grid.height - row), min(width, grid.width - col))
             for row in range(0, grid.height, height)
             for col in range(0, grid.width, width)
         ]
+        return in_order(made, width)
 
     @property
     def fetched(self) -> float:
@@ -85,8 +87,7 @@ class Plan:
     @property
     def memory(self) -> float:
         """Bytes of memory, about."""
-        pixels = (self.block[0] + 2 * MARGIN) * (self.block[1] + 2 * MARGIN)
-        return AT_REST + pixels * bytes_a_pixel(self.source, self.bands, len(self.acquisitions), len(self.dates))
+        return memory_of(self.block, self.source, self.bands, len(self.acquisitions), len(self.dates))
 
     def describe(self) -> dict[str, Any]:
         """Give it as plain values, without addresses of files, which may hold signatures and change."""
@@ -209,14 +210,20 @@ def bytes_a_pixel(source: Source, bands: Sequence[str], acquisitions: int, dates
     return acquisitions * (len(bands) * (2 * size + 12) + 4) + dates * (len(bands) * (size + 16) + 24)
 
 
+def memory_of(block: tuple[int, int], source: Source, bands: Sequence[str], acquisitions: int, dates: int) -> float:
+    """Give the bytes that it takes to make a cube in such blocks, with the ends that are kept for the next ones."""
+    pixels = (block[0] + 2 * MARGIN) * (block[1] + 2 * MARGIN)
+    ends = (ACROSS + 2) * RAMP * (max(block) + RAMP) * dates * (len(bands) * np.dtype(source.dtype).itemsize + 2)
+    return AT_REST + pixels * bytes_a_pixel(source, bands, acquisitions, dates) + ends
+
+
 def side_for(memory: float, source: Source, bands: Sequence[str], acquisitions: int, dates: int) -> int:
     """Give the side of the largest block that fits into so much memory, however large the place is."""
-    side = math.isqrt(max(int((memory - AT_REST) / bytes_a_pixel(source, bands, acquisitions, dates)), 0)) - 2 * MARGIN
-    side = min(side - side % (256 if side >= 256 else STEP), LARGEST)
-    if side < STEP:
-        needs = AT_REST + (STEP + 2 * MARGIN) ** 2 * bytes_a_pixel(source, bands, acquisitions, dates)
-        raise ConfigError(
-            f"{acquisitions} acquisitions of {len(bands)} bands need `memory` of at least "
-            f"{math.ceil(needs / 1e7) / 100:g} GB, not {memory / 1e9:g}: take fewer bands or a shorter period."
-        )
-    return side
+    needs = {side: memory_of((side, side), source, bands, acquisitions, dates) for side in SIDES}
+    for side in SIDES:
+        if needs[side] <= memory:
+            return side
+    raise ConfigError(
+        f"{acquisitions} acquisitions of {len(bands)} bands need `memory` of at least "
+        f"{math.ceil(needs[SIDES[-1]] / 1e7) / 100:g} GB, not {memory / 1e9:g}: take fewer bands or a shorter period."
+    )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from attcr.addresses import redact
-from attcr.cubes.block import Array, Seen, fill_seen, load_block, make_block, to_numbers
+from attcr.cubes.block import Array, Seen, load_block, make_block
 from attcr.cubes.dataset import empty
 from attcr.cubes.fill import MARGIN
 from attcr.cubes.icechunk import READERS, WORK, described, opened
@@ -20,6 +21,7 @@ from attcr.cubes.item import write_item
 from attcr.cubes.options import CubeOptions
 from attcr.cubes.place import Place
 from attcr.cubes.plan import Plan, make_plan
+from attcr.cubes.seams import Step, join, piece, turns
 from attcr.errors import ConfigError
 from attcr.extras import needed
 from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, NODATA, ORIGINAL, QUALITY_NAMES
@@ -32,10 +34,12 @@ with needed():
 if TYPE_CHECKING:
     from icechunk import Repository
 
+Todo = TypeVar("Todo")
 Show = Callable[[str, int, int, float], None]
 """What hears how far a stage is: its name, blocks done, all blocks, megapixels of dates done."""
 COMMIT_SECONDS = 60.0
-"""Seconds of work that a run which is killed loses at most, beside the block it was at."""
+"""Seconds of work that a run which is killed loses at most, beside the block it was at. Those before the next ones are
+filled once more, as far as these go on from them."""
 
 
 @dataclass(frozen=True)
@@ -126,12 +130,21 @@ def _write(repository: Repository, plan: Plan, old: Plan | None, progress: Show)
     blocks = plan.blocks
     before = zarr.open_group(repository.readonly_session(READERS).store, mode="r") if old else None
     since = time.monotonic()
-    for tile, seen in ahead(blocks[tally.finished :], lambda tile: _load(plan, tile, old, before)):
+    ends: dict[Tile, dict[Step, dict[str, Array]]] = defaultdict(dict)
+    """Of blocks before, for each to come."""
+    todo = [*turns(blocks, tally.finished)]
+    for (tile, gives, kept), seen in ahead(todo, lambda turn: _load(plan, turn.tile, old, before)):
+        made = make_block(plan, seen)
+        for step, other in gives:
+            ends[other][step] = piece(made, tile, step, plan.bands)
+        if not kept:
+            continue
+        made = join(made, tile, ends.pop(tile, {}), plan.bands)
         group = zarr.open_group(session.store, mode="r+")
         if old is None or before is None:
-            _store(group, tile, slice(None), made := make_block(plan, seen))
+            _store(group, tile, slice(None), made)
         else:
-            made = _update(plan, seen, group, before, old, tally)
+            made = _update(plan, seen, made, group, before, old, tally)
         counts = np.bincount(made["quality"].ravel(), minlength=len(QUALITY_NAMES))
         tally.classes = [one + int(more) for one, more in zip(tally.classes, counts, strict=True)]
         tally.finished += 1
@@ -156,15 +169,15 @@ def _message(plan: Plan, old: Plan | None, tally: _Tally, *, whole: bool) -> str
     return told if whole else f"unfinished, {tally.finished} of {len(plan.blocks)} blocks of: {told}"
 
 
-def ahead(tiles: Sequence[Tile], load: Callable[[Tile], Seen]) -> Iterator[tuple[Tile, Seen]]:
+def ahead(todo: Sequence[Todo], load: Callable[[Todo], Seen]) -> Iterator[tuple[Todo, Seen]]:
     """Give each block as it was read; the next one is read while this one is worked on."""
     with ThreadPoolExecutor(1) as reader:
-        coming = reader.submit(load, tiles[0]) if tiles else None
-        for at, tile in enumerate(tiles):
+        coming = reader.submit(load, todo[0]) if todo else None
+        for at, one in enumerate(todo):
             assert coming is not None
             seen = coming.result()
-            coming = reader.submit(load, tiles[at + 1]) if at + 1 < len(tiles) else None
-            yield tile, seen
+            coming = reader.submit(load, todo[at + 1]) if at + 1 < len(todo) else None
+            yield one, seen
 
 
 def _lay_out(store: Any, plan: Plan, old: Plan | None) -> None:
@@ -212,7 +225,9 @@ def _load(plan: Plan, tile: Tile, old: Plan | None, before: Any) -> Seen:
     return seen
 
 
-def _update(plan: Plan, seen: Seen, group: Any, before: Any, old: Plan, tally: _Tally) -> dict[str, Array]:
+def _update(
+    plan: Plan, seen: Seen, made: dict[str, Array], group: Any, before: Any, old: Plan, tally: _Tally
+) -> dict[str, Array]:
     """Write the new dates of a block, and of earlier ones the pixels for which a nearer date is known now."""
     tile, count = seen.tile, len(old.dates)
     rows, cols = seen.inside
@@ -223,7 +238,6 @@ def _update(plan: Plan, seen: Seen, group: Any, before: Any, old: Plan, tally: _
         for i, one in enumerate(seen.at)
         if one in set(new)
     }
-    changes = {}
     for at, date in enumerate(old.dates):
         source, quality = (before[name][at, tile.rows, tile.cols] for name in ("source", "quality"))
         apart = np.where(source < 0, np.inf, np.abs(days[source] - days[date]))
@@ -231,15 +245,10 @@ def _update(plan: Plan, seen: Seen, group: Any, before: Any, old: Plan, tally: _
         for one, where in shows.items():
             nearest = np.where(where, np.minimum(nearest, abs(days[one] - days[date])), nearest)
         changed = np.isin(quality, (FROM_DATE, CLOUD_LEFT, NODATA)) & (nearest < apart)
-        if changed.any():
-            changes[at] = changed
-    wanted = [*(old.dates[at] for at in changes), *plan.dates[count:]]
-    made = to_numbers(plan, seen, fill_seen(plan, seen, wanted), wanted)
-    for i, (at, changed) in enumerate(changes.items()):
         tally.refilled += int(changed.sum())
-        for name, values in made.items():
+        for name in made if changed.any() else ():
             there = group[name][at, tile.rows, tile.cols]
-            group[name][at, tile.rows, tile.cols] = np.where(changed, values[i], there)
-    added = {name: values[len(changes) :] for name, values in made.items()}
+            group[name][at, tile.rows, tile.cols] = np.where(changed, made[name][at], there)
+    added = {name: values[count:] for name, values in made.items()}
     _store(group, tile, slice(count, None), added)
     return added
