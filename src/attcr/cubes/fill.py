@@ -42,6 +42,8 @@ LITTLE = 0.03
 """Share of a block below which what a date shows, often the rim of its clouds, says nothing about the rest of it."""
 FEWEST = 30
 """Clear pixels of a date, for each weight of a band, below which it is no mixture."""
+LASTS, NOISE = 100.0, 0.003
+"""Days after which ground is mostly another, and what differs between dates however near they are, in parts of that."""
 SLACK = 2.5e-6
 """Variance of reflectance below which weights are mostly those of the plain mean of the dates."""
 ROUNDS, SMALL_ERROR = 3, 0.004
@@ -154,23 +156,29 @@ class _Block:
             self.error[at] = self._missed(at, mixture.dates)
 
     def _between(self, at: int) -> None:
-        """Fill a date of which nothing, or too little, is seen: by others as far apart as their days say (kriging)."""
-        others = np.flatnonzero((np.arange(len(self.seen)) != at) & self.seen.any(axis=(1, 2)))
-        near = others[np.argsort(self.apart[at][others], kind="stable")[:TOGETHER]]
+        """Fill a date of which nothing, or too little, is seen: from those about it in time (kriging).
+
+        Dates change the more the longer they are apart; one that shows only a part was filled itself, so it counts less.
+        """
+        share = self.seen.mean(axis=(1, 2))
+        noise = NOISE + 1 - share
+        gap = 1 - np.exp(-np.abs(self.dates.days[:, None] - self.dates.days) / LASTS)
+        others = np.flatnonzero((np.arange(len(share)) != at) & (share > 0))
+        near = others[np.argsort((gap[at] + noise)[others], kind="stable")[:TOGETHER]]
         if not len(near):
             return
-        squares, away = self.apart[np.ix_(near, near)] ** 2, self.apart[at][near] ** 2
-        np.fill_diagonal(squares, 0)
         ones = np.ones((len(near), 1))
-        system = np.block([[squares, ones], [ones.T, np.zeros((1, 1))]])
-        weights = np.clip(np.linalg.lstsq(system, np.append(away, 1), rcond=None)[0][:-1], 0, None)
-        weights /= weights.sum()
+        among, away = gap[np.ix_(near, near)], gap[at][near]
+        noisy = among - np.diag(noise[near])
+        weights = np.linalg.solve(np.block([[noisy, ones], [ones.T, np.zeros((1, 1))]]), np.append(away, 1))[:-1]
         made = np.einsum("t,tchw->chw", weights.astype(np.float32), self.values[near])
         self.values[at] = np.where(self.seen[at], self.values[at], made)
         self.around[at] = _around(self.values[at])
-        self.error[at] = np.sqrt(max(2 * weights @ away - weights @ squares @ weights, 0) / 2)
+        pairs = np.ix_([at, *near], [at, *near])
+        step = (self.apart[pairs] ** 2)[gap[pairs] > 0].sum() / max(2 * gap[pairs].sum(), 1e-6)
+        self.error[at] = np.sqrt(step * (2 * weights @ away - weights @ noisy @ weights + NOISE))
         self.parts[at] = 0
-        self.parts[at, near] = weights
+        self.parts[at, near] = np.maximum(weights, 0)
 
     def _missed(self, at: int, chosen: list[int]) -> Float32:
         """Give the error to expect: what is missed on clear ground nearby that takes no part."""
