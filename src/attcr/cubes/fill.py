@@ -158,7 +158,7 @@ class _Block:
     def _between(self, at: int) -> None:
         """Fill a date of which nothing, or too little, is seen: from those about it in time (kriging).
 
-        Dates change the more the longer they are apart; one that shows only a part was filled itself, so it counts less.
+        Dates change the more the longer they are apart; what shows a part only was filled itself, so it counts less.
         """
         share = self.seen.mean(axis=(1, 2))
         noise = NOISE + 1 - share
