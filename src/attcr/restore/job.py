@@ -22,7 +22,8 @@ from attcr.references.open import ReferenceScene
 from attcr.restore.options import NO_WEIGHTS, RestoreOptions
 from attcr.restore.radar import Decibels
 from attcr.restore.resume import identity_of
-from attcr.scenes.clouds.find import COARSEST, VOTED, VOTED_MARGIN, is_vote, mask_file
+from attcr.scenes.clouds.find import is_vote, mask_file
+from attcr.scenes.clouds.voters import COARSEST, VOTED, VOTED_MARGIN
 from attcr.scenes.scene import Scene
 from attcr.scenes.tiles import Grid, Tile, grid
 from attcr.version import __version__

@@ -43,10 +43,11 @@ from attcr.restore.resume import (
 )
 from attcr.restore.walk import CLOUD_LEFT, NODATA, ORIGINAL, QUALITY_NAMES, Array, Strip, Walk, blank_of
 from attcr.scenes import write
-from attcr.scenes.clouds.find import CLOUDS, Network, choose_mask, find_clouds, mask_file
+from attcr.scenes.clouds.find import CLOUDS, choose_mask, find_clouds, mask_file
 from attcr.scenes.clouds.masks import THICK, THIN
 from attcr.scenes.clouds.rim import CloudMap
 from attcr.scenes.clouds.vote import tells_clear
+from attcr.scenes.clouds.voters import Network
 from attcr.scenes.dataset import gdal
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import AlignedRaster, Scene

@@ -20,11 +20,12 @@ from attcr.bands.sensors import (
     Sensor,
 )
 from attcr.errors import SceneError
-from attcr.scenes.clouds import find
-from attcr.scenes.clouds.find import Network, choose_mask, find_clouds
+from attcr.scenes.clouds import find, voters
+from attcr.scenes.clouds.find import choose_mask, find_clouds
 from attcr.scenes.clouds.masks import CLEAR, CLOUD, THICK, THIN
 from attcr.scenes.clouds.rim import Rim
 from attcr.scenes.clouds.vote import CLASS, DARK, SURE
+from attcr.scenes.clouds.voters import Network
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import Scene
 from fake_scenes import UTM, make
@@ -354,6 +355,40 @@ def test_what_is_no_data_is_no_clear_ground_to_compare_with(tmp_path: Path, monk
     assert not (bits[120:, 230:] & DARK).any(), "the edge of the data is not dark"
 
 
+def _veiled(folder: Path, monkeypatch: pytest.MonkeyPatch, veil: float, seen: list[int] | None = None) -> np.ndarray:
+    """Give the classes of varied ground, 600 rows of which hold a veil that neither csmask nor the network sees."""
+    rng = np.random.default_rng(0)
+    image = np.reshape(SAND, (4, 1, 1)) + np.reshape((0.01, 0.012, 0.014, -0.01), (4, 1, 1)) * rng.standard_normal(
+        (150, 64)
+    )
+    image = (image + 0.003 * rng.standard_normal(image.shape)).repeat(4, axis=1).repeat(4, axis=2)
+    image[:, 240:340, 80:160] += veil
+    monkeypatch.setattr(find.ukis_csmask, "classify", lambda reflectance, *_: np.zeros(reflectance.shape[1:], np.uint8))
+    monkeypatch.setattr(voters, "VOTED", 64)
+    names = ("blue", "green", "red", "nir")
+    with open_scene(named(folder / "in.tif", (image * 1e4).astype(np.uint16), names)) as scene:
+        told = replace(scene, products=(SENTINEL2_L1C,))
+        network = Network(lambda values, _: np.zeros(values.shape[1:], np.float32), told)
+        on_rows = None if seen is None else seen.append
+        clouds = find_clouds(told, "csmask+network", folder, rim=NONE, network=network, on_rows=on_rows)
+    assert clouds is not None
+    return clouds.rows(0, 600).classes
+
+
+def test_a_veil_that_the_clear_ground_alone_tells_is_cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    classes = _veiled(tmp_path, monkeypatch, 0.06)
+    assert (classes[244:336, 84:156] > CLEAR).mean() > 0.95
+    classes[240:340, 80:160] = CLEAR
+    assert (classes > CLEAR).mean() < 0.04
+
+
+def test_ground_as_it_is_elsewhere_is_no_veil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    assert (_veiled(tmp_path, monkeypatch, 0.0, seen) > CLEAR).mean() < 0.04
+    assert seen == [256, 512, 600], "rows are told while witnesses look"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["clouds.tif", "in.tif"]
+
+
 @pytest.mark.parametrize(("witness", "haze"), [("csmask", False), ("auto", True)])
 def test_what_the_network_takes_from_all_ground_is_its_bias_unless_the_others_are_blind_to_haze(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, witness: str, haze: bool
@@ -408,4 +443,4 @@ def test_witnesses_look_at_pixels_of_40_metres_at_most(
 ) -> None:
     grid = {} if metres is None else {**UTM, "transform": Affine(metres, 0, 600_000, 0, -metres, 5_500_000)}
     with open_scene(make(tmp_path / "in.tif", np.ones((3, 16, 16), np.uint16), **grid)) as scene:
-        assert find._times(replace(scene, products=(sensor,))) == times
+        assert voters.times_of(replace(scene, products=(sensor,))) == times

@@ -13,6 +13,7 @@ from attcr.scenes.clouds.vote import (
     says,
     settled,
     shadow_odds,
+    veil_says,
     with_shadow,
 )
 
@@ -29,6 +30,29 @@ def test_a_witness_adds_its_odds() -> None:
 )
 def test_the_network_says_more_the_more_it_changes(change: float, odds: float) -> None:
     assert change_says(np.array([change], np.float32))[0] == pytest.approx(odds, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("amount", "odds"),
+    [
+        *(
+            (0.0, -1),
+            (0.5, -0.5),
+            (1, 0),
+            (1.5, 1.75),
+            (2, 3.5),
+            (2.5, 4.25),
+            (3, 5),
+            (4, 5.5),
+            (5, 6),
+            (8, 7),
+            (40, 7),
+        ),
+        *((-1.0, -1), (-1.01, 0), (-30, 0), (np.nan, 0)),
+    ],
+)
+def test_a_veil_says_more_the_more_it_is_and_nothing_of_what_is_darker_or_not_known(amount: float, odds: float) -> None:
+    assert veil_says(np.array([amount], np.float32))[0] == pytest.approx(odds, abs=1e-5)
 
 
 def test_haze_that_only_the_network_sees_is_cloud() -> None:

@@ -1,0 +1,114 @@
+"""How a pixel differs from the clear ground of its scene: a witness of veils that needs no training.
+
+The clear ground around says what colour is expected, and its spread what colours ground has there. A matched filter
+looks for the colours of cloud in what is left, and gives their amount in standard deviations of clear ground.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attcr.extras import need
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+
+VEIL = {
+    "coastal": 0.92, "blue": 0.97, "green": 0.94, "red": 1.09, "rededge1": 1.0, "rededge2": 0.84, "rededge3": 0.85,
+    "nir": 0.76, "nir08": 0.85, "swir16": 0.95, "swir22": 0.82,
+}  # fmt: skip
+"""Band to what thin cloud adds to it, beside the mean of the visible ones: medians of the veils of six real pairs."""
+FEWEST_BANDS = 4
+CELL = 4
+"""Side, in the pixels that are given, of a cell of the survey."""
+AROUND = 16.0
+"""Cells (standard deviation) over which clear ground is around a pixel: smaller, and it hides what no witness sees."""
+LEAST_CLEAR = 0.01
+"""The share of the ground around that must be clear."""
+SAMPLES, FEWEST_SAMPLES = 200_000, 20
+"""How many clear pixels tell how ground varies; at least so many for each band."""
+ROUNDS, OUTLIERS = 3, 0.02
+"""How often, and how many, of the most unusual pixels are left out."""
+NOISE = 0.002
+"""Reflectance (standard deviation) by which bands differ at least."""
+
+
+class ClearGround(NamedTuple):
+    """What clear ground looks like in a scene."""
+
+    around: Float32
+    """The mean of the clear ground around each cell (C, rows, columns); not a number where there is hardly any."""
+    filter: Float64
+    """What finds veils (C,): its product with what a pixel has beyond the ground around is their amount."""
+
+    def amount(self, values: Float32, top: int) -> Float32:
+        """Give the amount of veil (h, w) in values (C, h, w) that begin at row `top`, in standard deviations."""
+        rows, columns = (np.arange(size) // CELL for size in values.shape[1:])
+        beyond = values - self.around[:, (rows + top // CELL)[:, None], columns[None]]
+        return np.tensordot(self.filter, beyond, 1).astype(np.float32)
+
+
+class Survey:
+    """Takes the clear ground of a scene, block by block; each begins at a multiple of CELL rows."""
+
+    def __init__(self, veil: list[float], height: int, width: int) -> None:
+        self.veil = np.array(veil)
+        cells = -(-height // CELL), -(-width // CELL)
+        self._sums, self._counts = np.zeros((len(veil), *cells), np.float32), np.zeros(cells, np.float32)
+        self._every = max(int(np.ceil(np.sqrt(height * width / SAMPLES))), 1)
+        self._samples: list[Float32] = []
+        self._at: list[NDArray[np.intp]] = []
+
+    def add(self, values: Float32, clear: NDArray[np.bool_], top: int) -> None:
+        """Take the values (C, h, w) from row `top` on that are clear (h, w)."""
+        first, rows = top // CELL, -(-clear.shape[0] // CELL)
+        self._sums[:, first : first + rows] = _per_cell(np.where(clear, values, 0))
+        self._counts[first : first + rows] = _per_cell(clear[None])[0]
+        some = np.zeros_like(clear)
+        some[-top % self._every :: self._every, :: self._every] = True
+        row, column = np.nonzero(clear & some)
+        self._samples.append(values[:, row, column])
+        self._at.append(np.stack([row // CELL + first, column // CELL]))
+
+    def ground(self) -> ClearGround | None:
+        """Give the clear ground; None where there is too little."""
+        if not self._samples:
+            return None
+        blur = need("scipy.ndimage").gaussian_filter
+        count = blur(self._counts, AROUND, mode="constant")
+        around = np.stack([blur(one, AROUND, mode="constant") for one in self._sums]) / np.maximum(count, 1e-6)
+        most = blur(np.full_like(self._counts, CELL**2), AROUND, mode="constant")
+        around[:, count < LEAST_CLEAR * most] = np.nan
+        at = np.concatenate(self._at, axis=1)
+        beyond = (np.concatenate(self._samples, axis=1) - around[:, at[0], at[1]]).astype(np.float64)
+        beyond = beyond[:, np.isfinite(beyond).all(axis=0)]
+        if beyond.shape[1] < FEWEST_SAMPLES * len(self.veil):
+            return None
+        return ClearGround(around.astype(np.float32), matched_filter(beyond, self.veil))
+
+
+def matched_filter(beyond: Float64, veil: Float64) -> Float64:
+    """Give the filter (C,) that finds a veil's colours (C,) in what ground (C, n) has beyond the ground around.
+
+    What it gives for that ground has a standard deviation of 1, but for the most unusual of its pixels.
+    """
+    kept = beyond
+    for last in range(ROUNDS - 1, -1, -1):
+        inverse = np.linalg.inv(kept @ kept.T / kept.shape[1] + NOISE**2 * np.eye(len(veil)))
+        if last:
+            far = np.einsum("in,ij,jn->n", beyond, inverse, beyond)
+            kept = beyond[:, far <= np.quantile(far, 1 - OUTLIERS)]
+    weights: Float64 = inverse @ veil / np.sqrt(veil @ inverse @ veil)
+    return weights
+
+
+def _per_cell(values: NDArray[Any]) -> Float32:
+    """Sum (C, h, w) over cells; beyond the edge there is nothing."""
+    bands, height, width = values.shape
+    padded = np.pad(values, [(0, 0), (0, -height % CELL), (0, -width % CELL)])
+    shape = (bands, padded.shape[1] // CELL, CELL, padded.shape[2] // CELL, CELL)
+    sums: Float32 = padded.reshape(shape).sum(axis=(2, 4), dtype=np.float32)
+    return sums

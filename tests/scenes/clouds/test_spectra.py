@@ -1,0 +1,120 @@
+"""The scene's own clear ground says how much veil a pixel has."""
+
+import numpy as np
+import pytest
+
+from attcr.scenes.clouds.spectra import AROUND, CELL, SAMPLES, Survey, matched_filter
+
+VEIL = np.array([1.0, 0.9, 0.8, 0.7])
+MIXING = np.array([[0.01, 0, 0, 0], [0.008, 0.004, 0, 0], [0.007, 0.003, 0.004, 0], [-0.01, 0.005, 0.02, 0.02]])
+
+
+def _ground(rows: int, columns: int, seed: int = 0) -> np.ndarray:
+    noise = np.random.default_rng(seed).standard_normal((4, rows * columns))
+    return (0.2 + MIXING @ noise).reshape(4, rows, columns).astype(np.float32)
+
+
+def _survey(values: np.ndarray, clear: np.ndarray, *, step: int = 1 << 30) -> Survey:
+    survey = Survey(list(VEIL), *clear.shape)
+    for top in range(0, clear.shape[0], step):
+        survey.add(values[:, top : top + step], clear[top : top + step], top)
+    return survey
+
+
+def test_the_filter_gives_what_algebra_does_for_a_known_covariance() -> None:
+    beyond = MIXING @ np.random.default_rng(1).standard_normal((4, 100_000))
+    inverse = np.linalg.inv(MIXING @ MIXING.T + 0.002**2 * np.eye(4))
+    found = matched_filter(beyond, VEIL)
+    assert found @ VEIL == pytest.approx(np.sqrt(VEIL @ inverse @ VEIL), rel=0.1)
+    assert (found @ beyond).std() == pytest.approx(1, abs=0.1)
+
+
+def test_a_few_pixels_of_another_kind_do_not_count() -> None:
+    beyond = MIXING @ np.random.default_rng(1).standard_normal((4, 50_000))
+    roofs = beyond.copy()
+    roofs[:, :500] += 0.3
+    assert matched_filter(roofs, VEIL) @ VEIL == pytest.approx(matched_filter(beyond, VEIL) @ VEIL, rel=0.02)
+
+
+def test_bands_of_one_value_have_a_filter() -> None:
+    assert matched_filter(np.zeros((4, 1000)), VEIL) == pytest.approx(VEIL / np.linalg.norm(VEIL) / 0.002)
+
+
+def test_a_veil_is_told_in_standard_deviations_of_the_clear_ground() -> None:
+    values, clear = _ground(200, 160), np.ones((200, 160), bool)
+    clear[80:120, 40:80] = False
+    values[:, 80:120, 40:80] += 0.03 * VEIL[:, None, None].astype(np.float32)
+    ground = _survey(values, clear).ground()
+    assert ground is not None
+    amount = ground.amount(values, 0)
+    strength = float(ground.filter @ VEIL) * 0.03
+    assert strength > 3
+    assert amount[80:120, 40:80].mean() == pytest.approx(strength, abs=0.15)
+    assert amount[clear].mean() == pytest.approx(0, abs=0.05)
+    assert amount[clear].std() == pytest.approx(1, abs=0.1)
+    assert ground.amount(values[:, 80:120], 80) == pytest.approx(amount[80:120])
+
+
+def test_ground_is_compared_with_the_ground_around() -> None:
+    values, clear = _ground(400, 400), np.ones((400, 400), bool)
+    values[:, :, :200] += np.float32(0.1)
+    survey = _survey(values, clear)
+    ground = survey.ground()
+    assert ground is not None
+    assert ground.around.shape == (4, 100, 100)
+    wide = np.abs(np.arange(100) - 50) / AROUND
+    far = wide > 2.5
+    assert ground.around[0, 50, far & (np.arange(100) < 50)] == pytest.approx(0.3, abs=0.003)
+    assert ground.around[0, 50, far & (np.arange(100) > 50)] == pytest.approx(0.2, abs=0.003)
+    assert ground.around[0, 50, 49:51].mean() == pytest.approx(0.25, abs=0.003)
+    assert ground.around[0, 50, 50 + int(AROUND)] == pytest.approx(0.216, abs=0.004), "a Gaussian"
+
+
+def test_only_what_is_clear_counts() -> None:
+    values, clear = _ground(120, 120), np.ones((120, 120), bool)
+    clear[::2] = False
+    there = _survey(values, clear).ground()
+    values[:, ::2] = np.nan
+    values[:, 1::4, 5] += 0  # the same
+    gone = _survey(values, clear).ground()
+    assert there is not None
+    assert gone is not None
+    assert np.array_equal(gone.around, there.around)
+    assert np.array_equal(gone.filter, there.filter)
+
+
+def test_blocks_change_nothing() -> None:
+    values, clear = _ground(600, 500, 3), np.random.default_rng(0).random((600, 500)) > 0.3
+    whole, parts = _survey(values, clear).ground(), _survey(values, clear, step=256).ground()
+    assert whole is not None
+    assert parts is not None
+    assert np.array_equal(parts.around, whole.around)
+    assert parts.filter == pytest.approx(whole.filter)
+
+
+def test_nothing_is_told_far_from_all_clear_ground() -> None:
+    values, clear = _ground(64, 1000), np.zeros((64, 1000), bool)
+    clear[:, :200] = True
+    ground = _survey(values, clear).ground()
+    assert ground is not None
+    told = np.isfinite(ground.amount(values, 0))
+    reach = CELL * AROUND
+    assert told[:, : int(200 + 1.5 * reach)].all()
+    assert not told[:, int(200 + 3.5 * reach) :].any()
+
+
+def test_too_little_clear_ground_says_nothing() -> None:
+    values, clear = _ground(40, 40), np.zeros((40, 40), bool)
+    assert _survey(values, clear).ground() is None
+    assert Survey([], 40, 40).ground() is None
+    clear.flat[:79] = True
+    assert _survey(values, clear).ground() is None
+    clear.flat[:80] = True
+    assert _survey(values, clear).ground() is not None
+
+
+def test_a_large_scene_is_sampled() -> None:
+    values = np.broadcast_to(_ground(1, 1), (4, 1000, 900))
+    survey = _survey(values, np.ones((1000, 900), bool), step=256)
+    kept = sum(one.shape[1] for one in survey._samples)
+    assert SAMPLES / 3 < kept <= SAMPLES
