@@ -147,9 +147,10 @@ MUTANTS = [
         ("shores-are-shadow", "SHORE = 5", "SHORE = 1"),
         ("dark-in-one-band", "- logs)[1:].min(axis=0)", "- logs)[1:].max(axis=0)"),
         ("veils-of-two-bands", "len(found) < FEWEST_BANDS", "len(found) < 1"),
-        ("a-survey-of-all", "< usual.clear_below) & np.isfinite", "< 9) & np.isfinite"),
+        ("a-survey-of-all", "[0] < usual.clear_below", "[0] < 9"),
         ("rows-of-a-block", "self._reflectance(top, rows), top // self.times)", "self._reflectance(top, rows), 0)"),
-        ("veils-are-not-heard", "odds = odds + self._expanded(", "self._expanded("),
+        ("veils-are-not-heard", "odds = odds + np.where(votes.dark", "np.where(votes.dark"),
+        ("dark-is-no-veil", "np.where(votes.dark, np.maximum(veil, 0), veil)", "veil"),
         ("dark-is-forgotten", "self.dark * 1 + self.data * 2", "self.data * 2"),
     ),
     *of(

@@ -23,6 +23,7 @@ from attcr.restore.options import NO_WEIGHTS, RestoreOptions
 from attcr.restore.radar import Decibels
 from attcr.restore.resume import identity_of
 from attcr.scenes.clouds.find import is_vote, mask_file
+from attcr.scenes.clouds.spectra import bytes_of_survey
 from attcr.scenes.clouds.voters import COARSEST, VOTED, VOTED_MARGIN
 from attcr.scenes.scene import Scene
 from attcr.scenes.tiles import Grid, Tile, grid
@@ -128,7 +129,8 @@ class Job:
         width = self.grid.width
         if is_vote(self.mask):
             side = (VOTED + 2 * VOTED_MARGIN) ** 2
-            steps.append(each * side + COPIES_VOTED * 4 * width * min(VOTED * COARSEST, self.grid.height))
+            survey = bytes_of_survey(len(self.scene.bands), self.grid.height // COARSEST, width // COARSEST)
+            steps.append(each * side + COPIES_VOTED * 4 * width * min(VOTED * COARSEST, self.grid.height) + survey)
         if self.mask != "none" and self.options.ground == "scene":
             rows = min(CELL + 2 * MARGIN, self.grid.height)
             steps.append(COPIES_OF_GROUND * 4 * len(self.scene.bands) * width * rows + self._memory_of_strip)

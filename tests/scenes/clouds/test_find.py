@@ -356,11 +356,10 @@ def test_what_is_no_data_is_no_clear_ground_to_compare_with(tmp_path: Path, monk
 
 
 def _veiled(folder: Path, monkeypatch: pytest.MonkeyPatch, veil: float, seen: list[int] | None = None) -> np.ndarray:
-    """Give the classes of varied ground, 600 rows of which hold a veil that neither csmask nor the network sees."""
+    """Give the classes of varied ground, brighter in the south, and a veil neither csmask nor the network sees."""
     rng = np.random.default_rng(0)
-    image = np.reshape(SAND, (4, 1, 1)) + np.reshape((0.01, 0.012, 0.014, -0.01), (4, 1, 1)) * rng.standard_normal(
-        (150, 64)
-    )
+    tone = np.linspace(0, 0.1, 600)[:, None] + 0.01 * rng.standard_normal((600, 64))
+    image = np.reshape(SAND, (4, 1, 1)) + np.reshape((1.0, 1.2, 1.4, -1.0), (4, 1, 1)) * tone
     image = (image + 0.003 * rng.standard_normal(image.shape)).repeat(4, axis=1).repeat(4, axis=2)
     image[:, 240:340, 80:160] += veil
     monkeypatch.setattr(find.ukis_csmask, "classify", lambda reflectance, *_: np.zeros(reflectance.shape[1:], np.uint8))
@@ -372,20 +371,20 @@ def _veiled(folder: Path, monkeypatch: pytest.MonkeyPatch, veil: float, seen: li
         on_rows = None if seen is None else seen.append
         clouds = find_clouds(told, "csmask+network", folder, rim=NONE, network=network, on_rows=on_rows)
     assert clouds is not None
-    return clouds.rows(0, 600).classes
+    return clouds.rows(0, 2400).classes
 
 
 def test_a_veil_that_the_clear_ground_alone_tells_is_cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     classes = _veiled(tmp_path, monkeypatch, 0.06)
     assert (classes[244:336, 84:156] > CLEAR).mean() > 0.95
     classes[240:340, 80:160] = CLEAR
-    assert (classes > CLEAR).mean() < 0.04
+    assert (classes > CLEAR).mean() < 0.05
 
 
 def test_ground_as_it_is_elsewhere_is_no_veil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    assert (_veiled(tmp_path, monkeypatch, 0.0, seen) > CLEAR).mean() < 0.04
-    assert seen == [256, 512, 600], "rows are told while witnesses look"
+    assert (_veiled(tmp_path, monkeypatch, 0.0, seen) > CLEAR).mean() < 0.05
+    assert seen == [*range(256, 2400, 256), 2400], "rows are told while witnesses look"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clouds.tif", "in.tif"]
 
 

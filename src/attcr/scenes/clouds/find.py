@@ -174,7 +174,7 @@ def _vote(
             voters.masks.append(odds_of_file(name, _READERS[name], raster))
         opened.callback(path.unlink, missing_ok=True)
         plain = replace(scene.profile, dtype="int16", tags={}, gcps=([], None), rpcs=None, has_mask=False)
-        write.create(path, plain, [Band("odds", "", 1), Band("bits", "", 1)])
+        write.create(path, plain, [Band(name, "", 1) for name in ("odds", "shadow", "bits")])
         usual = voters.usual()
         for top in range(0, scene.height, voters.step):
             votes = voters.votes(top, usual)

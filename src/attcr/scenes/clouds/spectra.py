@@ -90,6 +90,11 @@ class Survey:
         return ClearGround(around.astype(np.float32), matched_filter(beyond, self.veil))
 
 
+def bytes_of_survey(bands: int, height: int, width: int) -> int:
+    """Give the most that a survey of so many pixels takes."""
+    return 4 * bands * (3 * (height // CELL + 1) * (width // CELL + 1) + 4 * min(SAMPLES, height * width))
+
+
 def matched_filter(beyond: Float64, veil: Float64) -> Float64:
     """Give the filter (C,) that finds a veil's colours (C,) in what ground (C, n) has beyond the ground around.
 

@@ -49,8 +49,8 @@ brightening that is shadow."""
 DARK_IN_SHADOW = ("red", "swir16", "swir22")
 """Bands besides the near infrared that are darker in shadow, as far as a scene has them."""
 
-ODDS_OF_ONE = 1024
-"""What odds of 1 are kept as."""
+ODDS_OF_ONE, NO_SHADOW = 1024, -9.0
+"""What odds of 1 are kept as; the odds of shadow where nothing tells it."""
 
 Look = Callable[[Array, NDArray[np.bool_]], NDArray[np.float32]]
 """What a voter makes of values (C, h, w) that are data here: (.., h, w)."""
@@ -105,20 +105,23 @@ class Votes(NamedTuple):
     """What all have said about the rows of a block but for the scene's own clear ground, each (h, w)."""
 
     odds: NDArray[np.float32]
+    """Of cloud."""
+    shadow: NDArray[np.float32]
+    """Odds of shadow."""
     dark: NDArray[np.bool_]
     data: NDArray[np.bool_]
     """Where there is any."""
 
     def packed(self) -> NDArray[np.int16]:
-        """Give all of it as whole numbers (2, h, w)."""
-        odds = np.rint(self.odds * ODDS_OF_ONE)
-        return np.stack([odds, self.dark * 1 + self.data * 2]).astype(np.int16)
+        """Give all of it as whole numbers (3, h, w)."""
+        odds, shadow = np.rint(self.odds * ODDS_OF_ONE), np.rint(self.shadow * ODDS_OF_ONE)
+        return np.stack([odds, shadow, self.dark * 1 + self.data * 2]).astype(np.int16)
 
     @classmethod
     def unpacked(cls, packed: NDArray[np.int16]) -> Votes:
         """Give what was packed."""
-        odds, bits = packed
-        return cls(odds.astype(np.float32) / ODDS_OF_ONE, bits & 1 > 0, bits & 2 > 0)
+        odds, shadow = packed[:2].astype(np.float32) / ODDS_OF_ONE
+        return cls(odds, shadow, packed[2] & 1 > 0, packed[2] & 2 > 0)
 
 
 class Voters:
@@ -216,19 +219,21 @@ class Voters:
         """Give what all say of a block's rows, and survey its clear ground."""
         said = self.ask(top)
         odds, dark = said.cloud(usual.bias)
+        shadow = np.full_like(odds, NO_SHADOW)
         if usual.logs is not None:
             rows, columns = odds.shape
             logs = np.where(np.isfinite(said.logs), said.logs, usual.logs[:, None, None])
             darker = (usual.logs[:, None, None] - logs)[1:].min(axis=0)
             water = need("scipy.ndimage").maximum_filter(logs[0] - logs[1], SHORE)
             darker, water = self._expanded(np.stack([darker, water]))[:, :rows, :columns]
-            odds, dark = with_shadow(odds, dark, shadow_odds(said.shadow, darker, water > 0))
+            shadow = shadow_odds(said.shadow, darker, water > 0)
         if self.veiled is not None:
             seen = self._reflectance(top, len(odds))
-            clear = (odds[:: self.times, :: self.times] < usual.clear_below) & np.isfinite(seen).all(axis=0)
+            sure = with_shadow(odds, dark, shadow)[0] < usual.clear_below
+            clear = sure[:: self.times, :: self.times] & np.isfinite(seen).all(axis=0)
             self.survey.add(seen, clear, top // self.times)
         values = self.scene.read(top, top + len(odds))
-        return Votes(odds, dark, np.any(self.scene.valid(values, top, blank=self.scene.product.nodata), axis=0))
+        return Votes(odds, shadow, dark, np.any(self.scene.valid(values, top, blank=self.scene.product.nodata), axis=0))
 
     def classes(self, top: int, votes: Votes, ground: ClearGround | None) -> Classes:
         """Give the classes of a block's rows with their bits, by what all said and the scene's clear ground."""
@@ -236,8 +241,9 @@ class Voters:
         if ground is not None:
             rows, columns = odds.shape
             amount = ground.amount(self._reflectance(top, rows), top // self.times)
-            odds = odds + self._expanded(veil_says(amount)[None])[0, :rows, :columns]
-        found = settled(odds, votes.dark)
+            veil = self._expanded(veil_says(amount)[None])[0, :rows, :columns]
+            odds = odds + np.where(votes.dark, np.maximum(veil, 0), veil)
+        found = settled(*with_shadow(odds, votes.dark, votes.shadow))
         found[~votes.data] = CLEAR
         return found
 
