@@ -25,7 +25,7 @@ from attcr.scenes.clouds.find import choose_mask, find_clouds
 from attcr.scenes.clouds.masks import CLEAR, CLOUD, THICK, THIN
 from attcr.scenes.clouds.rim import Rim
 from attcr.scenes.clouds.vote import CLASS, DARK, SURE
-from attcr.scenes.clouds.voters import Network
+from attcr.scenes.clouds.voters import Network, Votes
 from attcr.scenes.open import open_scene
 from attcr.scenes.scene import Scene
 from fake_scenes import UTM, make
@@ -336,9 +336,10 @@ def test_ground_darker_than_the_clear_ground_in_all_bands_is_shadow(
         {"shadow": (SHADOW, IN_SHADOW)},
         {"cloud": (CLOUDY, np.s_[32:64, 32:64]), "shadow": (SHADOW, IN_SHADOW)},
         {"cloud": (CLOUDY, IN_CLOUD), "lake": (LAKE, IN_SHADOW)},
+        {"cloud": (CLOUDY, IN_CLOUD), "wood": ((0.05, 0.05, 0.05, SAND[3]), IN_SHADOW)},
         {"cloud": (CLOUDY, np.s_[:, 48:]), "shadow": (SHADOW, np.s_[:, 16:32])},
     ],
-    ids=["no cloud", "hardly any cloud", "a lake", "hardly any clear ground"],
+    ids=["no cloud", "hardly any cloud", "a lake", "a wood", "hardly any clear ground"],
 )
 def test_dark_ground_is_no_shadow_without_cloud_or_clear_ground_and_water_never_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kinds: dict[str, tuple[Any, Any]]
@@ -355,37 +356,83 @@ def test_what_is_no_data_is_no_clear_ground_to_compare_with(tmp_path: Path, monk
     assert not (bits[120:, 230:] & DARK).any(), "the edge of the data is not dark"
 
 
+BRIGHTENED = np.s_[1200:1280, 80:160]
+
+
 def _veiled(folder: Path, monkeypatch: pytest.MonkeyPatch, veil: float, seen: list[int] | None = None) -> np.ndarray:
-    """Give the classes of varied ground, brighter in the south, and a veil neither csmask nor the network sees."""
+    """Give the bits of varied ground, brighter in the south, with a veil no other sees, and cloud that csmask sees."""
     rng = np.random.default_rng(0)
-    tone = np.linspace(0, 0.1, 600)[:, None] + 0.01 * rng.standard_normal((600, 64))
-    image = np.reshape(SAND, (4, 1, 1)) + np.reshape((1.0, 1.2, 1.4, -1.0), (4, 1, 1)) * tone
-    image = (image + 0.003 * rng.standard_normal(image.shape)).repeat(4, axis=1).repeat(4, axis=2)
+    tone = np.reshape((0.01, 0.012, 0.014, -0.01), (4, 1, 1)) * rng.standard_normal((600, 64))
+    south = np.linspace(-0.025, 0.025, 600)[:, None]
+    image = np.reshape(SAND, (4, 1, 1)) + south + tone + 0.003 * rng.standard_normal(tone.shape)
+    image = image.repeat(4, axis=1).repeat(4, axis=2)
     image[:, 240:340, 80:160] += veil
-    monkeypatch.setattr(find.ukis_csmask, "classify", lambda reflectance, *_: np.zeros(reflectance.shape[1:], np.uint8))
+    image[(slice(None), *BRIGHTENED)] = np.reshape(SAND, (4, 1, 1))
+    image[:, 400:1000, 64:] = 0.6
+    even = int(SAND[0] * 1e4)
+
+    def classify(reflectance: np.ndarray, *_: Any) -> np.ndarray:
+        return np.where(reflectance[0] > 0.5, CLOUD, CLEAR).astype(np.uint8)
+
+    def change(values: np.ndarray, _: np.ndarray) -> np.ndarray:
+        return np.select([values[0] == even, values[0] > 5000], [-0.03, 0.1], 0).astype(np.float32)
+
+    monkeypatch.setattr(find.ukis_csmask, "classify", classify)
     monkeypatch.setattr(voters, "VOTED", 64)
     names = ("blue", "green", "red", "nir")
     with open_scene(named(folder / "in.tif", (image * 1e4).astype(np.uint16), names)) as scene:
         told = replace(scene, products=(SENTINEL2_L1C,))
-        network = Network(lambda values, _: np.zeros(values.shape[1:], np.float32), told)
+        network = Network(change, told)
         on_rows = None if seen is None else seen.append
         clouds = find_clouds(told, "csmask+network", folder, rim=NONE, network=network, on_rows=on_rows)
     assert clouds is not None
-    return clouds.rows(0, 2400).classes
+    assert clouds.bits is not None
+    return clouds.bits(0, 2400)
 
 
 def test_a_veil_that_the_clear_ground_alone_tells_is_cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    classes = _veiled(tmp_path, monkeypatch, 0.06)
+    classes = _veiled(tmp_path, monkeypatch, 0.06) & CLASS
     assert (classes[244:336, 84:156] > CLEAR).mean() > 0.95
-    classes[240:340, 80:160] = CLEAR
+    classes[240:340, 80:160] = classes[BRIGHTENED] = classes[360:1040] = CLEAR
     assert (classes > CLEAR).mean() < 0.05
 
 
 def test_ground_as_it_is_elsewhere_is_no_veil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    assert (_veiled(tmp_path, monkeypatch, 0.0, seen) > CLEAR).mean() < 0.05
+    bits = _veiled(tmp_path, monkeypatch, 0.0, seen)
     assert seen == [*range(256, 2400, 256), 2400], "rows are told while witnesses look"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clouds.tif", "in.tif"]
+    inner = bits[1210:1270, 90:150]
+    assert (inner & CLASS > CLEAR).all(), "nothing speaks against what the network brightens"
+    assert (inner & DARK > 0).all()
+    bits[BRIGHTENED] = bits[360:1040] = CLEAR
+    assert (bits & CLASS > CLEAR).mean() < 0.05
+
+
+def test_what_was_said_is_kept_as_whole_numbers() -> None:
+    dark, data = np.array([[True, False, True]]), np.array([[True, True, False]])
+    said = Votes(np.array([[-3.5, 0.25, 7]]), np.array([[-9.0, 0.5, -1]]), dark, data)
+    for kept, one in zip(Votes.unpacked(said.packed()), said, strict=True):
+        assert np.array_equal(kept, one)
+
+
+@pytest.mark.parametrize(
+    ("sensor", "names", "veil"),
+    [
+        (SENTINEL2_L1C, ("B04", "B03", "B02", "B10", "B12"), [0.97, 0.94, 1.09, 0.82]),
+        (SENTINEL2_L1C, ("B02", "B03", "B04"), []),
+        (RGB8, ("red", "green", "blue", "nir"), []),
+    ],
+)
+def test_veils_are_told_by_four_bands(
+    tmp_path: Path, sensor: Sensor, names: tuple[str, ...], veil: list[float]
+) -> None:
+    kind = np.uint8 if sensor is RGB8 else np.uint16
+    values = np.broadcast_to(np.arange(len(names), dtype=kind)[:, None, None], (len(names), 16, 16))
+    with open_scene(named(tmp_path / "in.tif", values, names)) as scene:
+        chosen, added = voters._veiled(replace(scene, products=(sensor,)))
+        assert added == veil
+        assert (chosen.read(0, 1)[:, 0, 0].tolist() if chosen else []) == ([2, 1, 0, 4] if veil else [])
 
 
 @pytest.mark.parametrize(("witness", "haze"), [("csmask", False), ("auto", True)])
