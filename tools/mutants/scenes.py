@@ -102,6 +102,8 @@ MUTANTS = [
         ("tests/scenes/clouds/test_vote.py",),
         ("darker-is-no-shadow", "DARKER_THAN_GROUND = -1.0", "DARKER_THAN_GROUND = -9.0"),
         ("two-deviations-are-little", "(-1.0, 0.0, 3.5, 5.0, 6.0, 7.0)", "(-1.0, 0.0, 2.5, 5.0, 6.0, 7.0)"),
+        ("veils-overrule-few", "max(AGAINST_ALL - against, 0)", "0"),
+        ("many-make-it-more", "max(AGAINST_ALL - against, 0)", "(AGAINST_ALL - against)"),
         ("nothing-is-against-veils", "VEILS_SAY.index(0)]", "0]"),
         ("shadow-counts-as-cloud", "DARKENING = 0.7", "DARKENING = 1.0"),
         ("cloud-is-likely-later", "LIKELY = 0.0", "LIKELY = 0.5"),

@@ -8,6 +8,7 @@ from attcr.scenes.clouds.vote import (
     CLASS,
     DARK,
     SURE,
+    against,
     change_says,
     clear_bit,
     says,
@@ -52,7 +53,21 @@ def test_the_network_says_more_the_more_it_changes(change: float, odds: float) -
     ],
 )
 def test_a_veil_says_more_the_more_it_is_and_nothing_of_what_is_darker_or_not_known(amount: float, odds: float) -> None:
-    assert veil_says(np.array([amount], np.float32))[0] == pytest.approx(odds, abs=1e-5)
+    assert veil_says(np.array([amount], np.float32), 4.3)[0] == pytest.approx(odds, abs=1e-5)
+
+
+@pytest.mark.parametrize(("amount", "odds"), [(0.0, -1), (1.2, 0), (2, 2.2), (3, 3.7), (8, 5.7), (-2, 0), (np.nan, 0)])
+def test_a_veil_says_less_beside_fewer_others(amount: float, odds: float) -> None:
+    assert veil_says(np.array([amount], np.float32), 3.0)[0] == pytest.approx(odds, abs=1e-5)
+    more = veil_says(np.array([amount], np.float32), 5.0)
+    assert more == veil_says(np.array([amount], np.float32), 4.3)
+
+
+def test_what_others_say_together_where_they_see_no_cloud() -> None:
+    assert against(["s2cloudless", "csmask", "network"]) == pytest.approx(4.3)
+    assert against(["scl", "network"]) == pytest.approx(3.3)
+    overruled = veil_says(np.array([2.45, 2.6], np.float32), 3.0) - against(["csmask", "network"])
+    assert (overruled > 0).tolist() == [False, True]
 
 
 def test_haze_that_only_the_network_sees_is_cloud() -> None:

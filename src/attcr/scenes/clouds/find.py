@@ -38,6 +38,7 @@ from attcr.scenes.clouds.vote import (
     NETWORK,
     SAYS,
     SURE,
+    against,
     clear_bit,
 )
 from attcr.scenes.clouds.voters import Network, Voters, Votes, odds_of_file, times_of
@@ -165,7 +166,7 @@ def _vote(
     files = {name: mask_file(scene, name) for name in names if name in _READERS}
     if None in files.values():
         raise SceneError(f"{scene.source} has no file for `mask={mask}`: choose another mask.")
-    voters = Voters(scene, times_of(scene), seen, network if NETWORK in names else None)
+    voters = Voters(scene, times_of(scene), seen, network if NETWORK in names else None, against(names))
     path = folder / VOTES
     with ExitStack() as opened:
         for name, href in files.items():

@@ -6,7 +6,7 @@ ground looks like. What lies between is neither.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,9 @@ VEILS = (0.0, 1.0, 2.0, 3.0, 5.0, 8.0)
 VEILS_SAY = (-1.0, 0.0, 3.5, 5.0, 6.0, 7.0)
 """What an amount of veil adds, in standard deviations of clear ground. In 75 clear places 1.0 % of pixels have more
 than 2, and 0.4 % more than 3."""
+AGAINST_ALL = 4.3
+"""What all others of Sentinel-2 say together where they see no cloud: 2.5 deviations overrule them. Where fewer are
+there, an amount says so much less that it takes as much to overrule them."""
 DARKER_THAN_GROUND = -1.0
 """The amount of veil below which it says nothing: what is darker may be shadow."""
 LIKELY = 0.0
@@ -82,10 +85,16 @@ def change_says(change: Float32) -> Float32:
     return np.interp(size, CHANGES, CHANGES_SAY).astype(np.float32)
 
 
-def veil_says(amount: Float32) -> Float32:
-    """Give what an amount of veil adds; nothing where it is not a number."""
+def veil_says(amount: Float32, against: float) -> Float32:
+    """Give what an amount of veil adds; nothing where it is not a number. The others can say `against` it at most."""
     told = np.where(np.isfinite(amount) & (amount >= DARKER_THAN_GROUND), amount, VEILS[VEILS_SAY.index(0)])
-    return np.interp(told, VEILS, VEILS_SAY).astype(np.float32)
+    odds = np.interp(told, VEILS, VEILS_SAY)
+    return np.where(odds > 0, np.maximum(odds - max(AGAINST_ALL - against, 0), 0), odds).astype(np.float32)
+
+
+def against(witnesses: Iterable[str]) -> float:
+    """Give what witnesses say together where they see no cloud."""
+    return -sum(CHANGES_SAY[0] if name == NETWORK else SAYS[name][1] for name in witnesses)
 
 
 def shadow_odds(called: Float32, darker: Float32, water: NDArray[np.bool_]) -> Float32:

@@ -125,7 +125,7 @@ class Votes(NamedTuple):
 
 
 class Voters:
-    """All witnesses of a scene, which look at blocks of rows together."""
+    """All witnesses of a scene, which look at blocks of rows together; they say `against` cloud at most."""
 
     def __init__(
         self,
@@ -133,8 +133,10 @@ class Voters:
         times: int,
         detectors: Mapping[str, tuple[Callable[[Array], Classes], Scene]],
         network: Network | None,
+        against: float,
     ) -> None:
         self.scene, self.times, self.detectors, self.network = scene, times, detectors, network
+        self.against = against
         self.step, self.margin = VOTED * times, VOTED_MARGIN * times
         self.masks: list[Callable[[int, int], NDArray[np.float32]]] = []
         self.coloured = _coloured(scene)
@@ -241,7 +243,7 @@ class Voters:
         if ground is not None:
             rows, columns = odds.shape
             amount = ground.amount(self._reflectance(top, rows), top // self.times)
-            veil = self._expanded(veil_says(amount)[None])[0, :rows, :columns]
+            veil = self._expanded(veil_says(amount, self.against)[None])[0, :rows, :columns]
             odds = odds + np.where(votes.dark, np.maximum(veil, 0), veil)
         found = settled(*with_shadow(odds, votes.dark, votes.shadow))
         found[~votes.data] = CLEAR
