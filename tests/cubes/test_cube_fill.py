@@ -77,3 +77,35 @@ def test_a_date_that_shows_nothing_is_between_its_neighbours_and_says_how_far_it
     assert error <= 1.05 * np.abs((values[3] + values[5]) / 2 - values[4]).mean()
     assert made.error[0].mean() == pytest.approx(error, rel=0.25)
     assert set(np.unique(made.source)) <= {3, 5}
+
+
+def test_a_hidden_date_lies_between_those_about_it_by_its_day_and_mostly_those_that_show_their_ground():
+    ground = np.random.default_rng(2).uniform(0.1, 0.3, (2, 64, 64))
+    days = np.array([0.0, 20, 25, 80])
+    values = np.float32([ground + 0.001 * day for day in days])
+    classes = np.zeros((4, 64, 64), np.uint8)
+    classes[1] = 2
+    made = fill(Dates(values, classes, days, ("red", "nir")), [1])
+    assert np.abs(made.values[0] - values[1]).max() < 0.002  # dates are up to 0.06 apart
+    assert (made.source[0] == 2).all()  # the nearest
+    assert 0 < made.error[0].mean() < 0.02
+    classes[2, 2:] = 2
+    values[2, :, :2] += 0.05  # of what the nearest shows, a strip of other ground is left
+    made = fill(Dates(values, classes, days, ("red", "nir")), [1])
+    assert (made.source[0, 2:] == 0).all()
+    assert np.abs(made.values[0] - values[1])[:, 2:].mean() < 0.02
+
+
+def test_the_expected_error_is_that_of_dates_that_are_hidden_in_the_same_place():
+    draw = np.random.default_rng(6)
+    ground = draw.uniform(0.1, 0.3, (2, 128, 128))
+    drift = (np.arange(128) > 80)[:, None] * draw.normal(0, 0.05, (6, 1, 1, 1))  # of rows far from those that are told
+    values = np.float32(ground + drift + draw.normal(0, 0.002, (6, 2, 128, 128)))
+    classes = np.zeros((6, 128, 128), np.uint8)
+    classes[2, 40:] = 2
+    made = fill(Dates(values, classes, np.arange(6) * 10.0, ("red", "nir")), [2])
+    error = np.abs(made.values[0] - values[2])[:, 40:].mean(axis=(0, 2))
+    told = made.error[0, 40:].mean(axis=1)
+    assert told[:32].mean() == pytest.approx(error[:32].mean(), rel=0.25)
+    assert told[-32:].mean() == pytest.approx(error[-32:].mean(), rel=0.6)
+    assert error[-32:].mean() > 5 * error[:32].mean()

@@ -3,6 +3,7 @@
 import json
 import shutil
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from scipy.ndimage import distance_transform_edt
 
 import attcr
 from attcr.cubes import write as writing
+from attcr.cubes.fill import Dates, Filled
 from attcr.cubes.icechunk import history, opened
 from attcr.cubes.plan import make_plan
+from attcr.cubes.seams import RAMP
 from attcr.cubes.write import CubeResult, write_cube
 from attcr.errors import ConfigError, SceneError
 from attcr.restore.walk import FROM_DATE, ORIGINAL
@@ -91,6 +94,11 @@ def test_xarray_opens_it_with_axes_reflectance_and_place(drawn: Drawn, tmp_path:
     stored = numbers(tmp_path / "o.zarr")["red"].values
     assert there["red"].values == pytest.approx(stored * 1e-4)
     assert there["red"].encoding["chunks"] == (1, 64, 64)
+    assert there["red"].dtype == there["error"].dtype == np.float32
+    there.to_zarr(tmp_path / "copy.zarr", consolidated=False)
+    copied = xr.open_zarr(tmp_path / "copy.zarr", consolidated=False, mask_and_scale=False)
+    assert copied["red"].dtype == np.uint16
+    assert (copied["red"].values == stored).all()
     assert there.attrs["proj:code"] == "EPSG:32633" in there["spatial_ref"].attrs["crs_wkt"].replace('","', ":")
     assert there.attrs["spatial:transform"] == list(plan.grid.transform)[:6]
     assert there["quality"].attrs["flag_meanings"].split()[FROM_DATE] == "from_another_date"
@@ -126,6 +134,30 @@ def test_the_size_of_blocks_decides_no_class_and_next_to_nothing_of_the_numbers(
     assert (small["quality"].values == whole["quality"].values).all()
     for name in ("red", "green", "blue"):
         assert np.abs(small[name].values - whole[name].values).max() < 5e-4, name  # days differ by 1e-3
+
+
+def test_no_edge_of_a_block_is_seen_in_what_is_filled(
+    drawn: Drawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    levels = iter(0.1 + 0.05 * np.random.default_rng(0).permutation(9))
+
+    def flat(dates: Dates, wanted: Sequence[int]) -> Filled:
+        """Fill every block with a tone of its own."""
+        seen, values = dates.seen[list(wanted)], dates.values[list(wanted)]
+        nothing, level = np.zeros(seen.shape, np.float32), np.float32(next(levels))
+        quality = np.where(seen, ORIGINAL, FROM_DATE).astype(np.uint8)
+        return Filled(np.where(seen[:, None], values, level), quality, nothing.astype(np.int16), nothing, nothing)
+
+    monkeypatch.setattr("attcr.cubes.block.fill", flat)
+    make(tmp_path / "o.zarr")
+    made = numbers(tmp_path / "o.zarr")
+    red, filled = made["red"].values.astype(int), made["quality"].values == FROM_DATE
+    assert np.ptp(red[filled]) > 2000  # blocks differ by 500 to 4000
+    for axis in (1, 2):
+        steps = np.abs(np.diff(red, axis=axis))
+        both = np.diff(filled, axis=axis) == 0
+        both &= np.take(filled, range(159), axis=axis)
+        assert steps[both].max() <= 4000 / RAMP + 1
 
 
 def test_readers_see_nothing_before_it_is_whole_and_a_resume_gives_the_same_bytes(

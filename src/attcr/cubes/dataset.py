@@ -90,7 +90,16 @@ def dataset(plan: Plan, arrays: Mapping[str, Any]) -> xr.Dataset:
             {"crs_wkt": crs.to_wkt(), "GeoTransform": " ".join(f"{one!r}" for one in t.to_gdal())},
         ),
     }
-    return xr.decode_cf(xr.Dataset(made, coordinates, _about(plan)), decode_coords="all")
+    return single(xr.decode_cf(xr.Dataset(made, coordinates, _about(plan)), decode_coords="all"))
+
+
+def single(cube: xr.Dataset) -> xr.Dataset:
+    """Give reflectance and errors in single precision, which holds their numbers; they are stored as before."""
+    for name, variable in cube.data_vars.items():
+        if variable.dtype == np.float64:
+            cube[name] = variable.astype(np.float32)
+            cube[name].encoding = variable.encoding
+    return cube
 
 
 def _about(plan: Plan) -> dict[str, Any]:

@@ -4,7 +4,8 @@ Every date is a linear mixture of others, fitted where it shows the ground: of e
 about it, as it is and as the mean around each pixel. Where a date of the mixture is under cloud itself, what was filled
 there before stands in for it; so dates are filled twice, after plain means of what was seen about the same time. What
 the mixture misses on clear ground goes on into the gap, from the nearest surroundings that are enough. What is
-missed on clear ground that a fit leaves out is the expected error.
+missed of dates like it, when they are hidden in the same place, is the expected error. A date that shows next to
+nothing is between those about it in time.
 """
 
 from __future__ import annotations
@@ -49,8 +50,10 @@ SLACK = 2.5e-6
 ROUNDS, SMALL_ERROR = 3, 0.004
 """Times that a mixture is fitted, each time with pixels weighed by the inverse of their error before, or of this one
 where it is smaller: what changed between the dates shall not decide."""
+ALIKE, SHOWN = 2, 0.3
+"""How many dates are hidden to see what is missed, and the least part of gap and ground together that they show."""
 CELL = 32
-"""Pixels along the cells of which every other one is left out of a fit."""
+"""Pixels along the cells of which every other one is left out of a fit, where no date can be hidden."""
 LEVELS = 6
 """Halvings over which what a mixture misses goes on into a gap."""
 ENOUGH = 0.15
@@ -148,12 +151,13 @@ class _Block:
             return
         mixture = self._fit(at, chosen, seen)
         made = self._made(mixture)
-        self.values[at] = np.where(seen, here, made + _goes_on(np.where(seen, here - made, 0), seen))
+        off = np.where(seen, here - made, 0)
+        self.values[at] = np.where(seen, here, made + _goes_on(off, seen))
         self.around[at] = _around(self.values[at])
         self.parts[at] = 0
         self.parts[at, mixture.dates] = mixture.parts
         if last:
-            self.error[at] = self._missed(at, mixture.dates)
+            self.error[at] = self._missed(at, mixture.dates, np.abs(off).sum() / seen.sum())
 
     def _between(self, at: int) -> None:
         """Fill a date of which nothing, or too little, is seen: from those about it in time (kriging).
@@ -180,16 +184,35 @@ class _Block:
         self.parts[at] = 0
         self.parts[at, near] = np.maximum(weights, 0)
 
-    def _missed(self, at: int, chosen: list[int]) -> Float32:
-        """Give the error to expect: what is missed on clear ground nearby that takes no part."""
-        seen, here = self.seen[at], self.dates.values[at]
-        cells = np.add.outer(np.arange(seen.shape[0]) // CELL, np.arange(seen.shape[1]) // CELL)
-        told, tried = seen & (cells % 2 == 0), seen & (cells % 2 == 1)
-        made = self._made(self._fit(at, chosen, told))
-        made += _goes_on(np.where(told, here - made, 0), told)
-        missed = np.where(tried, np.abs(made - here).mean(axis=0), np.float32(0))
-        error: Float32 = _goes_on(missed[None], tried)[0]
+    def _missed(self, at: int, chosen: list[int], off: float) -> Float32:
+        """Give the error to expect, by what is missed where the truth is known: as much off as this date's mixture is.
+
+        The dates most like it are hidden where it is; where none can be, other parts of its own ground than are told.
+        """
+        seen, gap = self.seen[at], ~self.seen[at]
+        total, count = np.zeros((2, *seen.shape), np.float32)
+        shown = (self.seen & gap).mean(axis=(1, 2)) / gap.mean() * (self.seen & seen).mean(axis=(1, 2)) / seen.mean()
+        for other in np.argsort(np.where(shown > SHOWN, self.apart[at], np.inf), kind="stable")[:ALIKE]:
+            others = [one for one in chosen if one != other]
+            if shown[other] > SHOWN and others:
+                missed, least = self._tried(int(other), others, seen & self.seen[other])
+                known = gap & self.seen[other]
+                total += np.where(known, missed * (off / least), 0)
+                count += known
+        if not count.any():
+            cells = np.add.outer(np.arange(seen.shape[0]) // CELL, np.arange(seen.shape[1]) // CELL) % 2
+            count = (seen & (cells == 1)).astype(np.float32)
+            total = np.where(count, self._tried(at, chosen, seen & (cells == 0))[0], 0)
+        error: Float32 = _goes_on((total / np.maximum(count, 1))[None], count > 0)[0]
         return error
+
+    def _tried(self, at: int, chosen: list[int], told: Bool) -> tuple[Float32, float]:
+        """Give what is missed of a date that is told there, mean over bands, and how far off its mixture is there."""
+        here = self.dates.values[at]
+        made = self._made(self._fit(at, chosen, told))
+        off = np.where(told, here - made, 0)
+        missed: Float32 = np.abs(made + _goes_on(off, told) - here).mean(axis=0)
+        return missed, max(float(np.abs(off).sum() / max(told.sum(), 1)), 1e-6)
 
     def _choose(self, at: int) -> list[int]:
         """Give the dates that say most about this one's gaps, the best first."""

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from attcr.addresses import hide_secrets, is_local, redact
-from attcr.cubes.dataset import TOLD
+from attcr.cubes.dataset import TOLD, single
 from attcr.errors import ConfigError, SceneError
 from attcr.extras import needed
 from attcr.restore.resume import empty, held
@@ -47,8 +47,9 @@ def open_cube(target: str | Path, snapshot: str | None = None) -> xr.Dataset:
         made = _description(session.store)
         if made is None:
             raise SceneError(f"{redact(str(target))} is not finished: run the same command again.")
-        there = xr.open_zarr(session.store, consolidated=False, decode_coords="all")
-        names = [*made["bands"], *sorted(set(there.data_vars) - set(made["bands"]))]  # a store has no order
+        there = single(xr.open_zarr(session.store, consolidated=False, decode_coords="all"))
+        others = {str(name) for name in there.data_vars} - set(made["bands"])
+        names = [*made["bands"], *sorted(others)]  # a store has no order
         return xr.Dataset({name: there[name] for name in names}, there.coords, there.attrs)
 
 
