@@ -40,6 +40,8 @@ def test_the_medoid_has_the_least_sum_of_distances() -> None:
     total = np.sqrt((off**2).sum(-1)).sum(1)
     assert medoid(given)[:, 0].tolist() == [0, 0, 0, 0, 1] == (total == total.min()).tolist()
     assert medoid(shown(LINE, [[1], [1], [0], [1], [0]]))[:, 0].tolist() == [0, 1, 0, 0, 0]
+    hidden = shown([[[one]] for one in (0.1, 0.2, 0.24, 0.1, 0.1)], [[1], [1], [1], [0], [0]])
+    assert medoid(hidden)[:, 0].tolist() == [0, 1, 0, 0, 0]
 
 
 def test_of_two_dates_the_one_that_is_more_like_the_season_is_the_medoid() -> None:

@@ -182,7 +182,8 @@ def served(out: Path) -> Iterator[str]:
     from fake_catalogs import counted, stac_api  # type: ignore[import-not-found]
 
     with counted(out / "files", out / "asked") as (host, _):
-        told = "".join((out / "files" / one.name / "items.json").read_text()[1:-1] + "," for one in SERIES)
+        lists = [path for one in SERIES if (path := out / "files" / one.name / "items.json").exists()]
+        told = "".join(path.read_text()[1:-1] + "," for path in lists)
         with stac_api(json.loads(f"[{told[:-1]}]".replace("HOST", host)), out) as api:
             yield api
 

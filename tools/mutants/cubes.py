@@ -3,7 +3,7 @@
 from .mutant import of
 
 PLACE, SEARCH = "tests/cubes/test_place.py", "tests/cubes/test_cube_search.py"
-COMPOSITE = "tests/cubes/test_composite.py"
+COMPOSITE, HOSTILE = "tests/cubes/test_composite.py", "tests/cubes/test_cube_hostile.py"
 
 MUTANTS = [
     *of(
@@ -69,5 +69,12 @@ MUTANTS = [
         ("error-of-another-date", "missed * (off / least)", "missed * 3"),
         ("nothing-goes-on", "np.abs(made + _goes_on(off, told) - here)", "np.abs(made - here)"),
         ("source-that-saw-nothing", "parts = np.where(self.seen, self.parts", "parts = np.where(True, self.parts"),
+    ),
+    *of(
+        "cubes/odc_stac.py",
+        (HOSTILE,),
+        ("only-the-first-host-is-looked-at", "at = urljoin(at, onward)", "return"),
+        ("redirections-are-not-looked-at", 'if public and href.startswith("http"):', "if False:"),
+        ("a-raster-of-nowhere", "if file.crs is None:", "if False:"),
     ),
 ]

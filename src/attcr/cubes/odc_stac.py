@@ -6,12 +6,16 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urljoin
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attcr.addresses import hide_secrets, redact
+from attcr.addresses import hide_secrets, is_public_host, redact
 from attcr.bands.sensors import RGB
 from attcr.cubes.place import Grid
 from attcr.cubes.search import Acquisition, Found
@@ -47,6 +51,8 @@ READERS: dict[str, tuple[Callable[[Array], Classes], Callable[[Array], NDArray[n
 """How each kind of mask is read: its classes, and what it calls shadow."""
 MASK, COLLECTION = "attcr_mask", "attcr"
 """The mask's name among the bands, and what odc-stac knows the items' collection by."""
+MOST_REDIRECTS, PATIENCE = 10, 20.0
+"""Redirections of a file that are followed, and seconds that a server has for each."""
 SETTINGS: dict[str, Any] = {
     "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
     "GDAL_HTTP_MAX_RETRY": "4",
@@ -111,6 +117,7 @@ def _read(acquisition: Acquisition, source: Source, names: Sequence[str], grid: 
     }
     kinds[MASK] = {"data_type": "uint16" if source.mask[1] == "qa_pixel" else "uint8", "nodata": mask_nodata}
     odc.stac.configure_rio(**SETTINGS)
+    public = is_public_host(source.api)
     with Env(**SETTINGS), told(acquisition.name):
         got = odc.stac.load(
             [_item(one, source, names) for one in acquisition.items],
@@ -119,17 +126,53 @@ def _read(acquisition: Acquisition, source: Source, names: Sequence[str], grid: 
             groupby=lambda item, parsed, index: 0,
             resampling="nearest",
             stac_cfg={COLLECTION: {"assets": kinds, "warnings": "ignore"}},
-            patch_url=lambda href: checked(source.sign(href)),
+            patch_url=lambda href: checked(source.sign(href), public=public),
             pool=source.requests if source.requests > 1 else None,
         )
         return {name: np.asarray(got[name].values[0]) for name in names}  # types are those that were asked for
 
 
-def checked(href: str) -> str:
-    """Give an address whose file is a raster with pixels of its own; refuse one that leads to others."""
+def checked(href: str, *, public: bool = False) -> str:
+    """Give an address whose file is a raster with pixels of its own; refuse one that leads to others.
+
+    With `public`, no redirection may lead from the open internet to this machine or a private network.
+    """
     if not href.startswith("ZARR:"):
-        open_dataset(href, "never").close()
+        if public and href.startswith("http"):
+            _stays_public(href)
+        with open_dataset(href, "never") as file:
+            if file.crs is None:
+                raise SceneError(f"{redact(href)} does not say where on the Earth it lies.")
     return href
+
+
+@lru_cache(10_000)
+def _stays_public(href: str) -> None:
+    """Follow redirections as GDAL will, and refuse one that leaves the open internet."""
+    at = href
+    for _ in range(MOST_REDIRECTS):
+        if not is_public_host(at):
+            raise SceneError(f"{redact(href)} leads to {redact(at)}, which is not on the open internet.")
+        asked = Request(at, headers={"Range": "bytes=0-0"})
+        try:
+            with build_opener(_Staying).open(asked, timeout=PATIENCE) as answer:
+                onward = answer.headers.get("Location") if 300 <= answer.status < 400 else None
+        except HTTPError:
+            return  # GDAL says what is wrong
+        if onward is None:
+            return
+        at = urljoin(at, onward)
+    raise SceneError(f"{redact(href)} leads on more than {MOST_REDIRECTS} times.")
+
+
+class _Staying(HTTPRedirectHandler):
+    """Gives a redirection as the answer that it is."""
+
+    def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
+        fp.status = code
+        return fp
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
 def _item(one: Found, source: Source, names: Sequence[str]) -> pystac.Item:
