@@ -58,6 +58,7 @@ def test_cloud_and_missing_data_are_filled_from_the_date_that_shows_their_ground
 
 
 def test_a_source_saw_the_ground(dates):
+    dates.classes[2, 30:40, 30:40] = 2  # the best one shows nothing in the middle of the gap
     made = fill(dates)
     rows, cols = np.indices(made.source.shape[1:])
     for source in made.source:
