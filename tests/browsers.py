@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 CHROMIUM = shutil.which("chromium")
-_has_browser = pytest.mark.skipif(
+has_browser = pytest.mark.skipif(
     CHROMIUM is None or find_spec("playwright") is None,
     reason="needs Debian's chromium and playwright: apt-get install chromium && pip install playwright",
 )
@@ -18,7 +18,7 @@ PATIENCE = 240_000  # milliseconds, for machines with much else to do
 
 def browses(test: Callable[..., None]) -> Callable[..., None]:
     """Mark a test that needs a browser; it is one of the nightly's."""
-    return pytest.mark.nightly(_has_browser(test))
+    return pytest.mark.nightly(has_browser(test))
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import rasterio
 from PIL import Image
+from rio_tiler.colormap import cmap as colormaps
 from starlette.testclient import TestClient
 
 from attcr.serve import tiles
@@ -137,7 +138,35 @@ def test_the_colours_are_those_of_the_product_and_zeros_are_no_data(tmp_path: Pa
     told = tiles.info(tuple(source), "s2-l2a", "")
     assert told["shows"] == {
         "true": ["B04", "B03", "B02"], "false": ["B08", "B04", "B03"], "swir": ["B12", "B08", "B04"],
+        "ndvi": ["B08", "B04"],
     }  # fmt: skip
     assert tiles.info(tuple(source), "", "")["shows"] == told["shows"], "it need not be known which of L2A it is"
     assert told["stretch"] == [[4000, 4001], [3000, 3001], [2000, 2001]]
     assert tiles.stretch_of(tuple(source), "s2-l2a", "swir", "") == ((6000, 6001), (5000, 5001), (4000, 4001))
+
+
+@pytest.mark.parametrize(("sensor", "zero"), [("s2-l2a", 0), ("s2-l2a-n0400", 1000)])
+def test_ndvi_is_of_reflectance_and_has_the_colours_of_its_scale(tmp_path: Path, sensor: str, zero: int) -> None:
+    """Red at -0.2, green at 0.9; where nothing was seen, nothing is drawn."""
+    wanted = np.array([-0.2, 0.35, 0.9, 0.0])
+    red = np.full((32, 32), 1000.0)
+    nir = red * np.repeat((1 + wanted) / (1 - wanted), 8)[None]
+    bands = np.round(np.stack([red, nir]) + zero).astype(np.uint16)
+    bands[:, :, 24:] = 0
+    with rasterio.open(
+        tmp_path / "x.tif", "w", driver="GTiff", count=2, height=32, width=32, dtype="uint16", **UTM
+    ) as file:
+        file.write(bands)
+        file.descriptions = ("B04", "B08")
+    source = (str(tmp_path / "x.tif"),)
+    told = tiles.info(source, sensor, "")
+    assert told["shows"]["ndvi"] == ["B08", "B04"]
+    west, south, east, north = told["bounds"]
+    colours = set()
+    for lon, lat in ((west, south), (west, north), (east, south), (east, north)):  # at this zoom, four tiles at most
+        at = (*tile_at(lon, lat, 14), 14)
+        content = tiles.picture_tile(source, "", sensor, kind="ndvi", after=False, at=at, size=512)
+        drawn = np.asarray(Image.open(BytesIO(content)).convert("RGBA"))
+        colours |= {tuple(int(one) for one in colour) for colour in drawn[drawn[..., 3] > 0]}
+    scale = colormaps.get("rdylgn")
+    assert colours == {tuple(int(one) for one in scale[value]) for value in (0, 127, 255)}

@@ -1,5 +1,7 @@
+import json
 import re
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -16,7 +18,7 @@ from starlette.testclient import TestClient
 
 from attcr.restore.walk import QUALITY_COLOURS, QUALITY_NAMES
 from attcr.serve.viewer import FOLDER, MAPLIBRE, POLICY
-from browsers import PATIENCE, browses, empty_page
+from browsers import PATIENCE, browses, empty_page, has_browser
 from fake_scenes import UTM
 from fake_services import KEYS, QUICK, begin, command, ended, quick_server, tiff
 
@@ -105,10 +107,10 @@ def page_of(url: str, **settings: Any) -> Iterator[Any]:
         assert not outside, f"the page asked for {outside}"
 
 
-def drop(page: Any, path: Path) -> None:
-    """Drop a file on the map, as a hand does."""
+def drop(page: Any, *paths: Path) -> None:
+    """Drop files on the map, as a hand does."""
     devtools = page.context.new_cdp_session(page)
-    data = {"items": [], "files": [str(path)], "dragOperationsMask": 1}
+    data = {"items": [], "files": [str(path) for path in paths], "dragOperationsMask": 1}
     for kind in ("dragEnter", "dragOver", "drop"):
         devtools.send("Input.dispatchDragEvent", {"type": kind, "x": 700, "y": 300, "data": data})
         if kind == "dragOver":
@@ -253,3 +255,123 @@ def test_a_key_is_asked_for_and_kept_in_the_tab_alone(tmp_path: Path) -> None:
         page.click("#forget-key")
         page.wait_for_selector("#key-form", state="visible")
         assert page.evaluate("sessionStorage.length") == 0
+
+
+BANDS = {"B02": 500, "B03": 700, "B04": 300, "B08": 5700, "B11": 1500}
+"""Of plants: their NDVI is 0.9."""
+
+
+def write_bands(folder: Path, stem: str) -> list[Path]:
+    """Write bands as downloaded: JPEG 2000, a file each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = []
+    for band, value in BANDS.items():
+        values = np.full((1, 64, 64), value, np.uint16)
+        values[0, ::7] += 9
+        profile = {"count": 1, "height": 64, "width": 64, "dtype": "uint16", "QUALITY": "100", "REVERSIBLE": "YES"}
+        made.append(folder / f"{stem}_{band}_10m.jp2")
+        with rasterio.open(made[-1], "w", driver="JP2OpenJPEG", **profile, **UTM) as file:
+            file.write(values)
+    return made
+
+
+def opened(page: Any, client: httpx.Client, name: str) -> dict[str, Any]:
+    """Wait until a scene is shown; give what is known of the newest job's."""
+    page.wait_for_selector(f"#scene-name >> text={name}")
+    page.wait_for_selector("#swipe", state="visible")
+    (newest, *_) = client.get("/jobs").json()["jobs"]
+    info: dict[str, Any] = client.get(f"/jobs/{newest['jobID']}/info").json()
+    return info
+
+
+@has_browser
+def test_bands_dropped_together_are_one_job(tmp_path: Path) -> None:
+    bands = write_bands(tmp_path, "T33UXR_20200101T100031")
+    with command(tmp_path / "store", "--weights", "rgb-thin", worker=QUICK) as (_, url), page_of(url) as page:
+        drop(page, *bands)
+        page.wait_for_selector("#jobs li")
+        jobs = httpx.get(f"{url}/jobs", timeout=60).json()["jobs"]
+    assert len(jobs) == 1
+    assert jobs[0]["title"].startswith("T33UXR_20200101T100031_B02")
+
+
+@browses
+def test_products_as_downloaded_are_shown_in_natural_colour_and_as_ndvi(tmp_path: Path) -> None:
+    """Five JPEG 2000 files, and a zip of a SAFE folder in which there is a mask too."""
+    stem = "T33UXR_20200101T100031"
+    bands = write_bands(tmp_path, stem)
+    safe = "S2B_MSIL2A_20200101T100031_N0213_R122_T33UXR_20200101T120000.SAFE"
+    with zipfile.ZipFile(tmp_path / f"{safe}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in bands:
+            archive.write(path, f"{safe}/GRANULE/L2A_T33UXR/IMG_DATA/R10m/{path.name}")
+        archive.write(bands[0], f"{safe}/GRANULE/L2A_T33UXR/QI_DATA/MSK_CLDPRB_20m.jp2")
+    with (
+        command(tmp_path / "store", "--weights", "rgb-thin", worker=QUICK) as (_, url),
+        page_of(url) as page,
+        httpx.Client(base_url=url, timeout=60) as client,
+    ):
+        for number, dropped in enumerate((bands, [tmp_path / f"{safe}.zip"]), 1):
+            drop(page, *dropped)
+            page.wait_for_selector(f"#jobs li:nth-child({number})")
+            info = opened(page, client, f"{stem}_B02_10m.jp2")
+            assert info["bands"] == list(BANDS)
+            assert info["shows"]["ndvi"] == ["B08", "B04"]
+        page.focus("#swipe")
+        page.keyboard.press("Home")
+        green = (0, 104, 55)
+        becomes(page, green, same=False)
+        page.select_option("#colours", "ndvi")
+        becomes(page, green)
+        page.select_option("#colours", "true")
+        becomes(page, green, same=False)
+        assert not page.told, page.told
+
+
+@browses
+def test_the_sample_is_tried_and_a_date_is_added_where_cloud_is_left(tmp_path: Path) -> None:
+    for name in ("cloudy.tif", "before.tif"):
+        (tmp_path / name).write_bytes(tiff(64))
+    with (
+        command(tmp_path / "store", "--weights", "rgb-thin", worker=QUICK) as (_, url),
+        page_of(url) as page,
+        httpx.Client(base_url=url, timeout=60) as client,
+    ):
+        page.click("#sample")
+        assert opened(page, client, "sample.tif")["width"] > 0
+        assert page.is_hidden("#dates")
+        drop(page, tmp_path / "cloudy.tif")
+        opened(page, client, "cloudy.tif")
+        page.wait_for_selector("#dates", state="visible")
+        assert page.inner_text("#dates-text") == "90 % is still cloud."
+        page.set_input_files("#date", tmp_path / "before.tif")
+        page.wait_for_selector("#jobs li:nth-child(3)")
+        (newest, *_) = client.get("/jobs").json()["jobs"]
+        assert newest["title"] == "cloudy.tif"
+        refs = json.loads((tmp_path / "store" / "requests" / f"{newest['jobID']}.json").read_text())["asked"]["refs"]
+        assert [ref["slot"] for ref in refs] == ["scene", "references"]
+
+
+@browses
+def test_a_scene_that_does_not_say_its_product_is_asked_about(tmp_path: Path) -> None:
+    (tmp_path / "unnamed.tif").write_bytes(tiff(64, bands=4, dtype="uint16"))
+    with (
+        command(tmp_path / "store", "--weights", "s2-thin", "--threads", "1") as (_, url),
+        page_of(url) as page,
+        httpx.Client(base_url=url, timeout=60) as client,
+    ):
+        drop(page, tmp_path / "unnamed.tif")
+        page.wait_for_selector("#which", state="visible")
+        assert "unnamed.tif does not say which product it is" in page.inner_text("#product-text")
+        chosen = page.input_value("#product")
+        page.click("#which button[value=yes]")
+        page.wait_for_selector("#which", state="hidden")
+        until = time.monotonic() + PATIENCE / 1000
+        sensors: list[str | None] = []
+        while sensors != [chosen]:  # the job that failed goes
+            assert time.monotonic() < until, sensors
+            time.sleep(0.2)
+            kept = [
+                tmp_path / "store" / "requests" / f"{one['jobID']}.json" for one in client.get("/jobs").json()["jobs"]
+            ]
+            asked = [json.loads(path.read_text())["asked"] for path in kept]
+            sensors = [one["options"].get("sensor") for one in asked if one["refs"]]

@@ -173,7 +173,7 @@ async def tile(
     z: Annotated[int, Path(ge=0, le=DEEPEST)],
     x: Annotated[int, Path(ge=0, lt=1 << DEEPEST)],
     y: str,
-    show: Literal["true", "false", "swir"] = "true",
+    show: Literal["true", "false", "swir", "ndvi"] = "true",
 ) -> Response:
     """Draw a tile of the input, the result or the quality; y ends in .png, or in @2x.png; `show` are its colours."""
     found, row = job_of(request, job), _ROW.fullmatch(y)

@@ -22,6 +22,7 @@ from rasterio.errors import NotGeoreferencedWarning
 from rasterio.io import DatasetReader
 from rasterio.vrt import WarpedVRT
 from rasterio.warp import transform
+from rio_tiler.colormap import cmap as colormaps
 from rio_tiler.errors import TileOutsideBounds
 from rio_tiler.io import Reader
 from rio_tiler.models import ImageData
@@ -53,8 +54,11 @@ SHOWN = {
     "true": (("red", "green", "blue"),),
     "false": (("nir", "red", "green"), ("nir08", "red", "green")),
     "swir": (("swir22", "nir", "red"), ("swir22", "nir08", "red")),
+    "ndvi": (("nir", "red"), ("nir08", "red")),
 }
-"""What may be shown, and the bands that are red, green and blue then, the first that a scene has."""
+"""What may be shown, and the bands that are red, green and blue then, the first that a scene has; of NDVI its two."""
+NDVI = (-0.2, 0.9)
+"""The vegetation index that is drawn as red, and as green."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,8 @@ class View:
     names: tuple[str, ...]
     shown: dict[str, tuple[int, ...]]
     """Which of the bands are red, green and blue, for each of what may be shown."""
+    zero: float
+    """The number of reflectance 0."""
     blank: bool
     """Whether a pixel of zeros is one without data, as in a satellite's product that does not say so."""
     alone: bool
@@ -91,6 +97,7 @@ def view_of(source: tuple[str, ...], sensor: str = "") -> View:
             places=tuple((band.href, band.index) for band in scene.bands),
             names=tuple(name or f"band {i}" for i, name in enumerate(told, 1)),
             shown={kind: tuple(bands) for kind, bands in found.items() if bands},
+            zero=float(product.from_reflectance(np.zeros(1))[0]),
             alone=of_satellite,
             blank=of_satellite and scene.dtype.kind == "u" and all(band.nodata is None for band in scene.bands),
             dtype=str(scene.dtype),
@@ -188,7 +195,6 @@ def picture_tile(
 ) -> bytes:
     """Give a tile of the scene as it came, or of the result, as PNG."""
     view = view_of(source, sensor)
-    low, high = np.array(stretch_of(source, sensor, kind, result)).T[:, :, None, None]
     with Opened() as opened:
         places = _places(view, kind, result if after else "")
         planes: dict[tuple[str, int], Any] = {}
@@ -197,12 +203,18 @@ def picture_tile(
             one = _read_tile(path, wanted, at, size, opened)
             planes |= {(path, index): plane for index, plane in zip(wanted, one.array, strict=True)}
         bands = np.ma.stack([planes[place] for place in places])
-        values = np.nan_to_num((bands.data.astype(np.float64) - low) / (high - low), posinf=1, neginf=0)
-        drawn = (np.clip(values, 0, 1) * 255).astype(np.uint8)
         nothing = np.ma.getmaskarray(bands) | (bands.data == 0) if view.blank else np.ma.getmaskarray(bands)
+        values, (low, high), colours = bands.data.astype(np.float64), np.array([NDVI]).T, None
+        if kind == "ndvi" and kind in view.shown:
+            (nir, red), colours = values - view.zero, colormaps.get("rdylgn")
+            values = np.divide(nir - red, nir + red, out=np.zeros_like(red), where=nir + red > 0)[None]
+        else:
+            low, high = np.array(stretch_of(source, sensor, kind, result)).T[:, :, None, None]
+        share = np.nan_to_num((values - low) / (high - low), posinf=1, neginf=0)
+        drawn = (np.clip(share, 0, 1) * 255).astype(np.uint8)
         hidden = np.broadcast_to(nothing.all(axis=0), drawn.shape)
-        content, _ = render_image(ImageData(np.ma.MaskedArray(drawn, hidden)), output_format=ImageType.png)
-        return bytes(content)
+        image = ImageData(np.ma.MaskedArray(drawn, hidden))
+        return bytes(render_image(image, colormap=colours, output_format=ImageType.png)[0])
 
 
 def quality_tile(path: str, at: tuple[int, int, int], size: int) -> bytes:
