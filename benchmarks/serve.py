@@ -2,12 +2,16 @@
 
     python benchmarks/serve.py --clients 50 --seconds 300
     python benchmarks/serve.py --tiles SCENE
+    python benchmarks/serve.py --beside 4 --size 256
 
 Each client sends a small scene, asks for a job, looks at its status every half second until it ends, and begins again.
 The server is the command's own, with a small network of random numbers.
 
 With `--tiles` a scene is restored with the weights that fit it. Then each of its tiles is asked for at every zoom of
 the viewer, input, result and quality: one at a time, and as many at once as a browser asks of one server.
+
+With `--beside` a user's jobs are timed one after the other, first alone, then beside another key that sends jobs of the
+same size without pause on so many connections; three times each.
 """
 
 import argparse
@@ -32,28 +36,33 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from fake_fleets import completed, make_weights  # type: ignore[import-not-found]
-from fake_services import tiff  # type: ignore[import-not-found]
+from fake_services import KEYS, as_user, tiff  # type: ignore[import-not-found]
 
 PAUSE = 0.5
 AT_ONCE = 6
 """Connections that a browser has to one server."""
 A_ZOOM = 100
 """Tiles of one zoom that are asked for, of a scene that has more."""
+TURNS = 3
+"""Times that jobs are timed alone and beside others."""
 
 
 class Load:
     """What the clients saw."""
 
-    def __init__(self) -> None:
+    def __init__(self, pause: float = PAUSE) -> None:
+        self.pause = pause
         self.status_seconds: list[float] = []
         self.job_seconds: list[float] = []
         self.accepted: list[str] = []
         self.ends: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
 
-    async def client(self, url: str, number: int, until: float, content: bytes) -> None:
+    async def client(
+        self, url: str, number: int, until: float, content: bytes, headers: dict[str, str] | None = None
+    ) -> None:
         """Send scenes one after the other until the time is over, and see each to its end."""
-        async with httpx.AsyncClient(base_url=url, timeout=120) as client:
+        async with httpx.AsyncClient(base_url=url, timeout=120, headers=headers) as client:
             upload = (await client.post("/uploads", content=content)).json()["id"]
             while time.monotonic() < until:
                 await self.tried(client, upload)
@@ -83,7 +92,7 @@ class Load:
                 self.ends[status] += 1
                 self.job_seconds.append(time.monotonic() - began)
                 return
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(self.pause)
 
 
 def _size(process: psutil.Process) -> float:
@@ -106,7 +115,7 @@ async def watch(pid: int, until: float) -> list[tuple[float, float]]:
 @contextmanager
 def served(store: Path, *arguments: str) -> Iterator[tuple[int, str]]:
     """Run the command; give its process and address."""
-    line = [sys.executable, "-m", "attcr", "serve", str(store), "--port", "0", "--threads", "1", *arguments]
+    line = [sys.executable, "-m", "attcr", "serve", str(store), "--port", "0", *arguments]
     with (store.parent / "log").open("w") as log:
         process = subprocess.Popen(
             line,
@@ -195,10 +204,43 @@ async def look_at(url: str, scene: Path, sensor: str | None) -> dict[str, Any]:
         }
 
 
+async def beside(url: str, given: argparse.Namespace) -> dict[str, Any]:
+    """Time a user's jobs alone and beside another's; give the figures."""
+    content = tiff(given.size)
+    medians: dict[str, list[float]] = {"alone": [], "beside": []}
+    others = 0
+    for turn in range(2 * TURNS):
+        mine, theirs, until = Load(0.01), Load(0.01), time.monotonic() + given.seconds / (2 * TURNS)
+        tasks = [mine.client(url, 0, until, content, as_user("ada"))]
+        if turn % 2:
+            tasks += [theirs.client(url, n, until, content, as_user("bob")) for n in range(given.beside)]
+        await asyncio.gather(*tasks)
+        assert not mine.errors, mine.errors
+        medians["beside" if turn % 2 else "alone"].append(float(np.median(mine.job_seconds)))
+        others += len(theirs.job_seconds)
+    ratios = [late / soon for soon, late in zip(medians["alone"], medians["beside"], strict=True)]
+    return {
+        **{f"{name} s, median of each turn": [round(one, 2) for one in seen] for name, seen in medians.items()},
+        "beside / alone": [round(one, 2) for one in ratios],
+        "median": round(float(np.median(ratios)), 2),
+        "jobs of the other key": others,
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+def shared(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Serve two keys; give what a user's jobs take beside another's."""
+    weights = make_weights(folder / "tiny.safetensors") if given.tiny else "rgb-thin"
+    (folder / "keys").write_text("".join(f"{name} {key}\n" for name, key in KEYS.items()))
+    with served(folder / "store", "--weights", str(weights), "--keys", str(folder / "keys")) as (_, url):
+        return asyncio.run(beside(url, given))
+
+
 def measure(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Let the clients work; give what they saw."""
     store, weights = folder / "store", make_weights(folder / "tiny.safetensors")
-    with served(store, "--weights", str(weights), "--limit", "jobs=1000") as (pid, url):
+    with served(store, "--threads", "1", "--weights", str(weights), "--limit", "jobs=1000") as (pid, url):
         load, memory = asyncio.run(run(url, pid, given.clients, given.seconds, given.size))
     counts = completed(store)
     mine = [counts.get(job, 0) for job in load.accepted]
@@ -224,13 +266,17 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--size", type=int, default=32)
+    parser.add_argument("--beside", type=int, metavar="CONNECTIONS")
+    parser.add_argument("--tiny", action="store_true", help="a small network of random numbers with --beside")
     parser.add_argument("--tiles", type=Path, metavar="SCENE")
     parser.add_argument("--sensor", help="of SCENE, where it does not say")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if given.tiles:
-            with served(Path(folder, "store")) as (_, url):
+            with served(Path(folder, "store"), "--threads", "1") as (_, url):
                 told = asyncio.run(look_at(url, given.tiles, given.sensor))
+        elif given.beside:
+            told = shared(given, Path(folder))
         else:
             told = measure(given, Path(folder))
     print(json.dumps(told, indent=2))

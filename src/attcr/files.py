@@ -59,6 +59,11 @@ CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 """Where Linux says what a container may use: a number, or `max`."""
 
 
+def cores() -> int:
+    """Give the cores that this process may use, by its affinity."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def memory_of_machine() -> int | None:
     """Give the bytes of memory of this machine or container; None where the system does not say, as on Windows."""
     try:

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from attcr.cli import threads
-from attcr.cli.threads import KEPT, cores, idle_cores, keep_memory, load, spare_the_cores
+from attcr.cli.threads import KEPT, idle_cores, keep_memory, load, spare_the_cores
+from attcr.files import cores
 
 
 @pytest.mark.parametrize(

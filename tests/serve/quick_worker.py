@@ -1,6 +1,7 @@
 """A computing process without a network, for tests: what is asked of it is in the name of the scene's file.
 
-slow: it takes a minute. fail: the scene is refused. die: the process ends. Anything else is given back as it came.
+slow: it takes a minute. long: it is not short. cloudy: most of it is cloud still. fail: the scene is refused.
+die: the process ends. Anything else is given back as it came.
 It loads little of attcr: each server of a test starts one, and one more after each death.
 """
 
@@ -46,7 +47,7 @@ def give_back(root: Path, name: str, sources: list[Path]) -> None:
         "properties": {
             "attcr:work": KEY,
             "attcr:input": [{"name": str(source)}],
-            "attcr:pixels": {},
+            "attcr:pixels": {"cloud left as it came": 900, "original": 100} if "cloudy" in source.name else {},
         },
         "links": [{"rel": "derived_from", "href": str(source)}],
         "assets": {key: {"href": f"../scenes/{name}/{KEY[:16]}/{file}"} for key, file in made.items()},
@@ -77,12 +78,16 @@ def run(root: Path, name: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    root = Path(json.loads(sys.argv[1])["store"])
+    settings = json.loads(sys.argv[1])
+    root = Path(settings["store"])
     tell, requests = take_stdout(), read_requests()
     tell({"ready": True})
     while True:
         name = requests.get()["id"]
         tell({"at": name})
+        if settings["short"] and any((root / "inputs" / name / "0").glob("long*")):
+            tell({"id": name, "outcome": {"id": name, "work": KEY, "status": "found"}, "told": {"long": True}})
+            continue
         outcome = {"id": name, "work": KEY, **run(root, name)}
         tell({"id": name, "outcome": outcome, "told": {"weights": "quick", "notes": []}})
 

@@ -20,7 +20,7 @@ from starlette.testclient import TestClient
 
 from attcr.errors import ConfigError
 from attcr.fleet.ledger import Outcome
-from attcr.serve import clients
+from attcr.serve import clients, supervisor
 from attcr.serve.clients import Body, Watch, places
 from attcr.serve.guard import Guard
 from attcr.serve.problems import Problem
@@ -132,6 +132,33 @@ def test_a_file_has_its_time_by_the_clock_however_it_drips(tmp_path: Path, first
     assert f"it took more than the 0.5 s that {what} may take" in status["message"]
     assert time.monotonic() - began < 10
     assert len(ends) == 1, "it is not tried again"
+
+
+@pytest.mark.parametrize("spare", [True, False])
+def test_a_short_job_does_not_wait_for_those_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spare: bool
+) -> None:
+    monkeypatch.setattr(supervisor, "cores", lambda: 1 + spare)
+    with quick_server(tmp_path / "store", keys=True) as client:
+        ada, bob = ({"headers": as_user(name)} for name in ("ada", "bob"))
+
+        def begun(name: str, **user: Any) -> str:
+            upload = send(client, SCENE, name, **user)
+            return str(ask(client, {"scene": {"upload": upload}}, **user).json()["jobID"])
+
+        theirs = [begun("slow.tif", **ada) for _ in range(3)]
+        until(lambda: client.get(f"/jobs/{theirs[0]}", **ada).json()["status"] == "running")
+        long, short = begun("long.tif", **bob), begun("x.tif", **bob)
+        if spare:
+            assert ended(client, short, **bob)["status"] == "successful"
+            until(lambda: (tmp_path / "store" / "tries" / long).exists())
+        stages = {client.get(f"/jobs/{job}", **ada).json()["stage"] for job in theirs[1:]}
+        assert stages == {"queue"}, "who has one short job in a process waits with the others"
+        until(lambda: client.get(f"/jobs/{long}", **bob).json()["status"] == "accepted")
+        for job in theirs:
+            client.delete(f"/jobs/{job}", **ada)
+        for job in (long, short):
+            assert ended(client, job, **bob)["status"] == "successful"
 
 
 def test_owners_have_so_many_at_once_and_others_pass() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from starlette.responses import FileResponse
 from starlette.testclient import TestClient
 
+from attcr.serve import worker
 from attcr.serve.limits import Hosts, fetch_file
 from attcr.serve.settings import Limits
 from attcr.serve.worker import JobRunner, WorkerSettings
@@ -108,6 +110,25 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_read_whatever_it_is_fo
     message = restored(tmp_path, "x.tif" if slot else "large.tif", beside, pixels=4000, bands=4)
     assert message.startswith("large.tif has ")
     assert word in message
+
+
+@pytest.mark.parametrize("short", [True, False])
+def test_what_looked_short_is_given_back_where_it_has_many_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: bool
+) -> None:
+    folder = tmp_path / "inputs" / "job"
+    folder.mkdir(parents=True)
+    (folder / "ready.json").write_text(
+        json.dumps({"scene": ["x.tif"], "files": {"references": ["y.tif"]}, "options": {}})
+    )
+    for name in ("x.tif", "y.tif"):
+        make(folder / name, noise("uint16", (3, 8, 8)), **UTM)
+    runner = JobRunner(replace(worker_settings(tmp_path), short=short))
+    for most, long in ((2 * 3 * 64, False), (2 * 3 * 64 - 1, True)):
+        monkeypatch.setattr(worker, "SHORT_VALUES", most)
+        outcome, told = runner.run("job")
+        given_back = (outcome.status, told) == ("found", {"long": True})
+        assert given_back == (short and long), "with the reference's; what is taken fails later, for want of a request"
 
 
 @pytest.mark.parametrize("path", ["info", "tiles/input/0/0/0.png", "point?lon=16.4&lat=49.6"])

@@ -7,11 +7,11 @@ from attcr.serve.queue import JobQueue
 from attcr.serve.store import JobState
 
 
-def queue_of(*names: str) -> JobQueue:
+def queue_of(*names: str, short: tuple[str, ...] = ()) -> JobQueue:
     """A queue in which these jobs wait; the first letter of each is its owner."""
     queue = JobQueue()
     for at, name in enumerate(names):
-        job = JobState(name, name[0], created=float(at))
+        job = JobState(name, name[0], created=float(at), short=name in short)
         queue.add(job)
         queue.wait(job)
     return queue
@@ -33,6 +33,30 @@ def test_who_comes_later_waits_for_one_job_of_each_other_user() -> None:
     queue.wait(late)
     assert first is not None
     assert [first.id, *turns(queue)] == ["a1", "a2", "b1", "a3"]
+
+
+def test_a_short_job_has_a_process_of_its_own_unless_its_user_has_one_already() -> None:
+    queue = queue_of("a1", "a2", "b1", "b2", "c1", short=("a1", "a2", "b2"))
+
+    def take(**kind: bool) -> str | None:
+        job = queue.next(**kind)
+        if job:
+            queue.computed[job.id] = job
+        return job and job.id
+
+    assert take() == "a1"
+    assert take(short=True) == "b2", "a has one, and b's first is long"
+    assert take(short=True) is None
+    assert [take(), take(), take()] == ["b1", "c1", "a2"], "the turns of the others stay as they were"
+    del queue.computed["a1"], queue.computed["b2"]
+    assert queue.next() is None
+    assert queue.next(short=True) is None
+
+
+def test_what_one_kind_of_process_took_no_other_takes() -> None:
+    queue = queue_of("a1", "a2", short=("a1", "a2"))
+    assert [job and job.id for job in (queue.next(short=True), queue.next(short=True))] == ["a1", "a2"]
+    assert queue.next() is None
 
 
 def test_jobs_that_ended_or_were_forgotten_lose_their_turn() -> None:

@@ -114,6 +114,7 @@ MUTANTS = [
     *of(
         "serve/queue.py",
         ("tests/serve/test_queue.py",),
+        ("one-user-has-both", "for job in self.computed.values() if job.short} if short else ()", "for job in ()}"),
         ("turns-of-ended-jobs", "if not job.over and job.id in self._jobs:", "if job.id in self._jobs:"),
         (
             "unfinished-ones-are-old",
@@ -129,6 +130,18 @@ MUTANTS = [
         ("late-is-dead", 'kind = "TimeoutError" if late else "WorkerDied"', 'kind = "WorkerDied"'),
         ("one-try-more", "if tries > MOST_TRIES:", "if tries > MOST_TRIES + 1:"),
         ("begun-ones-first", "(self.store.tries(one.id), one.created)", "(-self.store.tries(one.id), one.created)"),
+    ),
+    *of(
+        "serve/supervisor.py",
+        (f"{FAIR}::test_a_short_job_does_not_wait_for_those_of_another_user",),
+        ("long-ones-stay", "                job.short = False", "                pass"),
+        ("no-core-is-spare", "cores() > settings.workers", "cores() < settings.workers"),
+    ),
+    *of(
+        "serve/worker.py",
+        (f"{OUTSIDE}::test_what_looked_short_is_given_back_where_it_has_many_values",),
+        ("any-length-is-short", "values > SHORT_VALUES:", "values > SHORT_VALUES << 20:"),
+        ("all-are-short", "if self.settings.short and values", "if values"),
     ),
     *of(
         "serve/pool.py",
@@ -161,8 +174,10 @@ MUTANTS = [
             "self._waiting[owner] = waiting  # behind the other owners",
             "self._waiting[owner] = waiting; self._waiting.move_to_end(owner, last=False)",
         ),
-        ("one-more-at-once", "if self._running[owner] < self._most)", "if self._running[owner] <= self._most)"),
+        ("one-more-at-once", "self._running[owner] < self._most and", "self._running[owner] <= self._most and"),
         ("turns-never-end", "        self._running[owner] -= 1", "        pass"),
+        ("all-owners-may", " and owner not in without)", ")"),
+        ("what-is-dropped-waits", "            waiting.remove(one)", "            pass"),
     ),
     *of(
         "serve/quota.py",
@@ -222,6 +237,8 @@ MUTANTS = [
         "serve/tiles.py",
         ("tests/serve/test_serve_tiles.py",),
         ("the-rim-is-black", "(values[values != 0] if view.blank else values)", "(values)"),
+        ("ndvi-of-numbers", "(nir, red), colours = values - view.zero,", "(nir, red), colours = values,"),
+        ("ndvi-turned", "np.divide(nir - red, nir + red,", "np.divide(red - nir, nir + red,"),
         ("one-colour", 'bands = view.shown.get(kind, view.shown["true"])', 'bands = view.shown["true"]'),
     ),
 ]

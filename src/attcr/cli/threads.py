@@ -6,6 +6,8 @@ import sys
 from collections.abc import MutableMapping
 from contextlib import suppress
 
+from attcr.files import cores
+
 KEPT = {
     "MALLOC_MMAP_THRESHOLD_": (-3, 2**31 - 1),
     "MALLOC_TRIM_THRESHOLD_": (-1, 2**31 - 1),
@@ -44,13 +46,6 @@ def spare_the_cores(environment: MutableMapping[str, str] = os.environ, argv: li
 def idle_cores(count: int, busy: float) -> int:
     """Give how many of the cores are idle, and at least one."""
     return max(1, count - round(max(busy, 0.0)))
-
-
-def cores() -> int:
-    """Give the cores that this process may use, by its affinity."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def load() -> float:

@@ -25,7 +25,7 @@ from attcr.fleet.stop import DeadlineOver, within
 from attcr.fleet.store import Store
 from attcr.predict import Predictor, open_predictor
 from attcr.restore.blocks import join_blocks, restore_block
-from attcr.restore.options import RestoreOptions
+from attcr.restore.options import NO_WEIGHTS, RestoreOptions
 from attcr.restore.scene import Progress, restore_scene
 
 
@@ -71,22 +71,24 @@ class SceneWorker(AbstractContextManager["SceneWorker"]):
         self.job = job
         self.store = Store(job.out)
         self.scratch = self.store.open_scratch()
-        self._predictors: dict[tuple[str, str, str], Predictor] = {}
+        self._predictors: dict[tuple[str, str, str], Predictor | str] = {}
         try:
             self.predictor(job.options)
         except BaseException:
             self.scratch.close()
             raise
 
-    def predictor(self, options: RestoreOptions) -> Predictor:
+    def predictor(self, options: RestoreOptions) -> Predictor | str:
         """Give the network on the device, in the type and by what the options name, loaded once for each."""
         key = (options.device, options.dtype, options.backend)
         if key not in self._predictors:
             self._predictors[key] = self.load(options)
         return self._predictors[key]
 
-    def load(self, options: RestoreOptions) -> Predictor:
-        """Load the network."""
+    def load(self, options: RestoreOptions) -> Predictor | str:
+        """Load the network; where the job has none, its name stands for it, as `restore_scene` takes it."""
+        if not self.job.weights:
+            return NO_WEIGHTS
         path = self.scratch.folder / f"weights{self.job.suffix}"
         path.write_bytes(self.job.weights)
         try:

@@ -6,7 +6,6 @@ place when a network is loaded.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 from attcr import compiled
 from attcr.errors import ConfigError, WeightsError
 from attcr.extras import needed
+from attcr.files import cores
 from attcr.predict.onnx import ATTENDED, CHANGE, KEYS_VALUES, QUERIES, OnnxNetwork
 from attcr.predict.predictor import Float32, GraphPredictor, first_line, gave_up
 
@@ -46,7 +46,7 @@ class OpenVinoPredictor(GraphPredictor):
             raise ConfigError(
                 f"OpenVINO cannot run on device {device!r} in {dtype}: {first_line(error)}. It has {usable}."
             ) from error
-        served, threads = 0, threads or _cores()
+        served, threads = 0, threads or cores()
         try:
             self._model = core.read_model(network.content)
             if device == "cpu" and dtype in ("float32", "bfloat16"):
@@ -177,7 +177,3 @@ def put_kernel(model: openvino.Model, config: Mapping[str, Any], *, bfloat16: bo
             count += 1
     model.validate_nodes_and_infer_types()
     return count
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -4,6 +4,7 @@ It ends when the server does, however that ends: the next one starts an unfinish
 published once.
 """
 
+import os
 import sys
 from dataclasses import asdict
 
@@ -19,6 +20,7 @@ def main() -> None:
         from attcr.serve.on_ray import run_ray
 
         return run_ray(settings, requests, tell)
+    os.nice(settings.nice)
     runner = JobRunner(settings)
     if runner.memory:
         hold_memory(runner.memory)

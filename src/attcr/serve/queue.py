@@ -13,8 +13,11 @@ class JobQueue:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         """Held by whoever changes a job."""
+        self.computed: dict[str, JobState] = {}
+        """Those that a process has, by id."""
         self._jobs: dict[str, JobState] = {}
         self._waiting: Turns[JobState] = Turns()
+        self._short: Turns[JobState] = Turns()
 
     def add(self, job: JobState, most: int | None = None) -> None:
         """Take a job, unless its owner has `most` unfinished ones."""
@@ -57,12 +60,20 @@ class JobQueue:
         """Let a job wait for its turn, behind the others of its owner."""
         with self.lock:
             self._waiting.wait(job.owner, job)
+            if job.short:
+                self._short.wait(job.owner, job)
 
-    def next(self) -> JobState | None:
-        """Give the job whose turn it is; the users' turns go round."""
+    def next(self, *, short: bool = False) -> JobState | None:
+        """Give the job whose turn it is; the users' turns go round.
+
+        With `short` a short one, of a user who has no other short one in a process: so nobody fills both kinds.
+        """
         with self.lock:
-            while job := self._waiting.next():
-                self._waiting.ended(job.owner)
+            mine, others = (self._short, self._waiting) if short else (self._waiting, self._short)
+            busy = {job.owner for job in self.computed.values() if job.short} if short else ()
+            while job := mine.next(busy):
+                mine.ended(job.owner)
+                others.drop(job.owner, job)
                 if not job.over and job.id in self._jobs:
                     return job
         return None

@@ -58,6 +58,8 @@ class JobState:
     """The most that was told of its progress."""
     updated: float = 0.0
     deaths: int = 0
+    short: bool = False
+    """Whether the process for short jobs may take it."""
 
     @property
     def over(self) -> bool:

@@ -9,10 +9,11 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from attcr.addresses import error_text
 from attcr.downloads import background
+from attcr.files import cores
 from attcr.fleet.ledger import Ledger, Outcome
 from attcr.fleet.store import Store
 from attcr.serve.inputs import Errand, prepare
@@ -32,6 +33,10 @@ WORKER = (sys.executable, "-m", "attcr.serve.compute")
 """What computes."""
 IN_FLIGHT = 2
 """Jobs that a worker on Ray has at once: one that runs and one that waits for it."""
+BEHIND = 5
+"""By how much other processes stand behind the one for short jobs, as `nice` counts."""
+SHORT_BYTES = 32 << 20
+"""Bytes of the files of a job that may be short; the process looks at the pixels."""
 SLACK = 60.0
 """Seconds beyond a job's own limit after which its process is killed: a library may hear no signal."""
 FETCHERS = 64
@@ -44,21 +49,35 @@ MOST_TRIES = 20
 """Times that a job is begun, the restarts of the server included: what ends a whole machine is poison too."""
 
 
-def _pool(settings: ServeSettings) -> Pool:
-    """Give the processes that compute: one each, or on Ray one for all actors."""
+def _pools(settings: ServeSettings) -> list[Pool]:
+    """Give the processes that compute, one each, or on Ray one for all actors; then the one for short jobs.
+
+    That one is there where a core is left for it, and goes before the others where both want one.
+    """
     on_ray = settings.engine == "ray"
+    beside = not on_ray and settings.device == "cpu" and cores() > settings.workers
     told = WorkerSettings(
         store=str(settings.root),
         engine=settings.engine,
-        workers=settings.workers,
+        workers=settings.workers + beside,
         threads=settings.threads or (1 if on_ray else 0),
         device=settings.device,
         address=settings.address,
         limits=settings.limits,
+        nice=BEHIND if beside else 0,
     )
     count, capacity = (1, settings.workers * IN_FLIGHT) if on_ray else (settings.workers, 1)
-    command = [*WORKER, json.dumps(asdict(told))]
-    return Pool(command, least=count, most=count, capacity=capacity, seconds=settings.limits.seconds + SLACK)
+    pools = [(told, count)] + [(replace(told, short=True, nice=0), 1)] * beside
+    return [
+        Pool(
+            [*WORKER, json.dumps(asdict(one))],
+            least=count,
+            most=count,
+            capacity=capacity,
+            seconds=settings.limits.seconds + SLACK,
+        )
+        for one, count in pools
+    ]
 
 
 class Supervisor:
@@ -77,15 +96,16 @@ class Supervisor:
         self._fetching: dict[str, Line] = {}
         self._scratch = store.open_scratch()
         self._ledger = Ledger(store, self._scratch, "serve")
-        self._pool = _pool(settings)
-        self._pool.on_room = self._hand_out
+        self._pools = _pools(settings)
+        for pool in self._pools:
+            pool.on_room = self._hand_out
         self.weights = lay_out(settings)
         """Names that requests may ask for."""
 
     @property
     def ready(self) -> bool:
         """Whether a process is there to compute."""
-        return self._pool.ready
+        return self._pools[0].ready
 
     def start(self) -> None:
         """Take up what an earlier server left, and begin to work."""
@@ -101,7 +121,8 @@ class Supervisor:
             kept[job.owner] += self.store.count_files(job)
         for owner, paths in kept.items():
             self.quota.count(owner, paths)
-        self._pool.start()
+        for pool in self._pools:
+            pool.start()
         # what a server may have died at comes after the others
         for job in sorted(self.queue.unfinished(), key=lambda one: (self.store.tries(one.id), one.created)):
             self._bring(job)
@@ -113,7 +134,8 @@ class Supervisor:
         with self.queue.lock:
             for line in self._fetching.values():
                 line.cut("The server stops.")
-        self._pool.stop()
+        for pool in self._pools:
+            pool.stop()
         with self.queue.lock:
             self._ledger.flush()
             self._scratch.close()
@@ -148,7 +170,8 @@ class Supervisor:
         with self.queue.lock:
             if job.status != "dismissed":
                 self._end(job, "dismissed", "It was dismissed.")
-                self._pool.cancel(name)
+                for pool in self._pools:
+                    pool.cancel(name)
             if fetching := self._fetching.get(name):
                 fetching.cut("the job was dismissed")  # who fetches removes the files
             else:
@@ -211,6 +234,8 @@ class Supervisor:
                 kind, message = error_text(error)
                 self._end(job, "failed", self.store.public(message), kind)
             return
+        files = (path.stat().st_size for path in self.store.folder(job.id).rglob("*") if path.is_file())
+        job.short = len(self._pools) > 1 and sum(files) <= SHORT_BYTES
         self._wait(job)
 
     def _wait(self, job: JobState) -> None:
@@ -224,13 +249,19 @@ class Supervisor:
     def _hand_out(self) -> None:
         """Give every process that has room a job."""
         with self.queue.lock:
-            while not self.stopping.is_set() and self._pool.room and (job := self.queue.next()):
-                tries = self.store.count_try(job.id)
-                if tries > MOST_TRIES:
-                    self._end(job, "failed", f"The server ended {tries - 1} times while at it.", "WorkerDied")
-                    continue
-                future = self._pool.submit(job.id, {}, begun=lambda job=job: self._begun(job))  # type: ignore[misc]
-                future.add_done_callback(lambda done, job=job: self._computed(job, done))  # type: ignore[misc]
+            for pool in self._pools:
+                short = pool is not self._pools[0]
+                while not self.stopping.is_set() and pool.room and (job := self.queue.next(short=short)):
+                    self._give(pool, job)
+
+    def _give(self, pool: Pool, job: JobState) -> None:
+        tries = self.store.count_try(job.id)
+        if tries > MOST_TRIES:
+            self._end(job, "failed", f"The server ended {tries - 1} times while at it.", "WorkerDied")
+            return
+        self.queue.computed[job.id] = job
+        future = pool.submit(job.id, {}, begun=lambda: self._begun(job))
+        future.add_done_callback(lambda done: self._computed(job, done))
 
     def _begun(self, job: JobState) -> None:
         with self.queue.lock:
@@ -244,6 +275,7 @@ class Supervisor:
             return
         error = done.exception()
         with self.queue.lock:
+            del self.queue.computed[job.id]
             answer = {} if error else done.result().told
             told = answer.get("told", {})
             job.weights, job.notes = str(told.get("weights", job.weights)), list(told.get("notes", job.notes))
@@ -251,6 +283,9 @@ class Supervisor:
                 self.store.forget(job)
             elif isinstance(error, WorkerDied):
                 self._lost(job, error)
+            elif told.get("long"):
+                job.short = False
+                self._wait(job)
             else:
                 outcome = Outcome(**answer["outcome"])
                 self._ledger.add(outcome)

@@ -1,6 +1,7 @@
 """Whose turn it is."""
 
 from collections import Counter, OrderedDict, deque
+from collections.abc import Collection
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -21,9 +22,18 @@ class Turns(Generic[T]):
         """Let one wait, behind the others of its owner."""
         self._waiting.setdefault(owner, deque()).append(one)
 
-    def next(self) -> T | None:
-        """Give the one whose turn it is; None where none waits whose owner may have one more."""
-        owner = next((owner for owner in self._waiting if self._running[owner] < self._most), None)
+    def drop(self, owner: str, one: T) -> None:
+        """Let one wait no more, if it does."""
+        waiting = self._waiting.get(owner, deque())
+        if one in waiting:
+            waiting.remove(one)
+        if not waiting:
+            self._waiting.pop(owner, None)
+
+    def next(self, without: Collection[str] = ()) -> T | None:
+        """Give the one whose turn it is, of an owner not in `without`; None where no owner may have one more."""
+        may = (owner for owner in self._waiting if self._running[owner] < self._most and owner not in without)
+        owner = next(may, None)
         if owner is None:
             return None
         waiting = self._waiting.pop(owner)

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from attcr.addresses import error_text, redact
-from attcr.errors import AttcrWarning, WeightsError
+from attcr.errors import AttcrError, AttcrWarning, WeightsError
 from attcr.files import memory_of_machine, write_whole
 from attcr.fleet.fetch import Fetched
 from attcr.fleet.ledger import Outcome, worker_name
@@ -22,7 +22,6 @@ from attcr.fleet.manifest import Work
 from attcr.fleet.run import FleetOptions, make_job, recipe_of
 from attcr.fleet.settings import options_of
 from attcr.fleet.worker import Job, SceneWorker, item_key
-from attcr.predict import Predictor
 from attcr.restore.look import choose_weights
 from attcr.restore.options import NO_WEIGHTS, RestoreOptions
 from attcr.restore.scene import Progress
@@ -37,6 +36,12 @@ from attcr.weights import published, restoring
 INDEX = f"{WEIGHTS}/index.json"
 _NO_MEMORY = ("can't allocate memory", "bad_alloc", "Cannot allocate memory", "Out of memory", "not enough memory")
 _PAUSE = 0.2  # seconds between two notes of progress
+SHORT_VALUES = 8 << 20
+"""Values of all rasters of a short job: 1024 x 1024 pixels of eight bands."""
+
+
+class TooLongError(AttcrError):
+    """A job that looked short by its bytes, and is not by its pixels."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +51,15 @@ class WorkerSettings:
     store: str
     engine: str
     workers: int
+    """Processes that share the machine, or actors."""
     threads: int
     device: str
     address: str | None
     limits: Limits
+    short: bool = False
+    """Whether it takes short jobs alone, and gives back what is longer than it looked."""
+    nice: int = 0
+    """By how much it stands behind other processes."""
 
     @staticmethod
     def of(text: str) -> WorkerSettings:
@@ -85,10 +95,6 @@ class JobWorker(SceneWorker):
 
     notes: tuple[str, ...] = ()
     """The warnings about the scene that it is at, or was at last."""
-
-    def load(self, options: RestoreOptions) -> Predictor:
-        """Load the network; where there is none, its name stands for it, as `restore_scene` takes it."""
-        return super().load(options) if self.job.weights else cast("Predictor", NO_WEIGHTS)
 
     def progress(self, work: Work) -> Callable[[Progress], None]:
         """Give what writes progress into the store, a few times a second."""
@@ -182,6 +188,8 @@ class JobRunner:
             outcome = worker.run(work.keyed(recipe_of(worker.job.weights_sha256, options)), Fetched({}))
             told["notes"] = worker.notes
             write_progress(self.root, name, {"stage": "write", "done": 1, "total": 1, **told})
+        except TooLongError:
+            return found, {"long": True}
         except Exception as error:  # whatever a scene does, it stops no other
             kind, message = error_text(error)
             seconds = time.perf_counter() - began
@@ -190,12 +198,15 @@ class JobRunner:
 
     def _check(self, work: Work, folder: Path) -> None:
         """Refuse files that are too large, whatever they are for, and a scene of too many bands in several files."""
-        limits = self.settings.limits
+        limits, values = self.settings.limits, 0
         with gdal():
             for path in sorted(folder.rglob("*")):
                 if path.suffix.lower() in SUFFIXES and path.is_file():
                     with open_dataset(str(path), "never") as raster:
                         check_size(path.name, raster.width, raster.height, raster.count, limits)
+                        values += raster.width * raster.height * raster.count
+            if self.settings.short and values > SHORT_VALUES:
+                raise TooLongError(f"{work.id} has {values:,} values")
             with open_scene(work.hrefs, vrt="never") as scene:
                 check_size(Path(scene.source.split()[0]).name, scene.width, scene.height, len(scene.bands), limits)
 
