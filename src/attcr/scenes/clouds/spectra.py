@@ -26,6 +26,8 @@ CELL = 4
 """Side, in the pixels that are given, of a cell of the survey."""
 AROUND = 16.0
 """Cells (standard deviation) over which clear ground is around a pixel: smaller, and it hides what no witness sees."""
+SMOOTH, NEAR = 1.5, 8
+"""Pixels (standard deviation) over which an amount is a mean, and how far away a pixel counts at most: whole cells."""
 LEAST_CLEAR = 0.01
 """The share of the ground around that must be clear."""
 SAMPLES, FEWEST_SAMPLES = 200_000, 20
@@ -45,10 +47,16 @@ class ClearGround(NamedTuple):
     """What finds veils (C,): its product with what a pixel has beyond the ground around is their amount."""
 
     def amount(self, values: Float32, top: int) -> Float32:
-        """Give the amount of veil (h, w) in values (C, h, w) that begin at row `top`, in standard deviations."""
+        """Give the amount of veil (h, w) in values (C, h, w) that begin at row `top`, in standard deviations.
+
+        It is a mean over a few pixels, since veils are wider than what is bright in clear ground.
+        """
         rows, columns = (np.arange(size) // CELL for size in values.shape[1:])
         beyond = values - self.around[:, (rows + top // CELL)[:, None], columns[None]]
-        return np.tensordot(self.filter, beyond, 1).astype(np.float32)
+        amount = np.tensordot(self.filter, beyond, 1).astype(np.float32)
+        told, blur = np.isfinite(amount), need("scipy.ndimage").gaussian_filter
+        mean = blur(np.where(told, amount, 0), SMOOTH) / np.maximum(blur(told.astype(np.float32), SMOOTH), 1e-6)
+        return np.where(told, mean, np.nan).astype(np.float32)
 
 
 class Survey:

@@ -13,7 +13,7 @@ from attcr.bands.products import band_names, find_band, find_bands
 from attcr.evidence.pyramid import expand
 from attcr.extras import need
 from attcr.scenes.clouds.masks import CLEAR, THIN, Classes
-from attcr.scenes.clouds.spectra import FEWEST_BANDS, VEIL, ClearGround, Survey
+from attcr.scenes.clouds.spectra import FEWEST_BANDS, NEAR, VEIL, ClearGround, Survey
 from attcr.scenes.clouds.vote import (
     BLIND_TO_HAZE,
     BLIND_TO_SHADOW,
@@ -242,7 +242,10 @@ class Voters:
         odds = votes.odds
         if ground is not None:
             rows, columns = odds.shape
-            amount = ground.amount(self._reflectance(top, rows), top // self.times)
+            first = max(top - NEAR * self.times, 0)
+            seen = self._reflectance(first, min(top + rows + NEAR * self.times, self.scene.height) - first)
+            begin = (top - first) // self.times
+            amount = ground.amount(seen, first // self.times)[begin : begin - (-rows // self.times)]
             veil = self._expanded(veil_says(amount, self.against)[None])[0, :rows, :columns]
             odds = odds + np.where(votes.dark, np.maximum(veil, 0), veil)
         found = settled(*with_shadow(odds, votes.dark, votes.shadow))
