@@ -360,9 +360,15 @@ BRIGHTENED = np.s_[1200:1280, 80:160]
 
 
 def _veiled(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, veil: float, seen: list[int] | None = None, *, block: int = 64
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    veil: float,
+    seen: list[int] | None = None,
+    *,
+    block: int = 64,
+    doubt: float = 0.008,
 ) -> np.ndarray:
-    """Give the bits of varied ground, brighter in the south, with a veil no other sees, and cloud that csmask sees."""
+    """Give the bits of varied ground, brighter in the south, with a veil that the network hardly sees, and cloud."""
     rng = np.random.default_rng(0)
     tone = np.reshape((0.01, 0.012, 0.014, -0.01), (4, 1, 1)) * rng.standard_normal((600, 64))
     south = np.linspace(-0.025, 0.025, 600)[:, None]
@@ -377,7 +383,7 @@ def _veiled(
         return np.where(reflectance[0] > 0.5, CLOUD, CLEAR).astype(np.uint8)
 
     def change(values: np.ndarray, _: np.ndarray) -> np.ndarray:
-        return np.select([values[0] == even, values[0] > 5000], [-0.03, 0.1], 0).astype(np.float32)
+        return np.select([values[0] == even, values[0] > 5000], [-0.03, 0.1], doubt).astype(np.float32)
 
     monkeypatch.setattr(find.ukis_csmask, "classify", classify)
     monkeypatch.setattr(voters, "VOTED", block)
@@ -397,6 +403,11 @@ def test_a_veil_that_the_clear_ground_alone_tells_is_cloud(tmp_path: Path, monke
     assert (classes[244:336, 84:156] > CLEAR).mean() > 0.95
     classes[240:340, 80:160] = classes[BRIGHTENED] = classes[360:1040] = CLEAR
     assert (classes > CLEAR).mean() < 0.05
+
+
+def test_clear_ground_alone_does_not_overrule_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    classes = _veiled(tmp_path, monkeypatch, 0.03, doubt=0.0) & CLASS
+    assert (classes[220:360, 60:180] > CLEAR).mean() < 0.01
 
 
 def test_where_blocks_end_decides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
