@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attcr.cubes.fill import Dates, fill
+from attcr.cubes.fill import Dates, _Block, fill
 from attcr.restore.walk import CLOUD_LEFT, FROM_DATE, NODATA, ORIGINAL
 
 
@@ -110,3 +110,13 @@ def test_the_expected_error_is_that_of_dates_that_are_hidden_in_the_same_place()
     assert told[:32].mean() == pytest.approx(error[:32].mean(), rel=0.25)
     assert told[-32:].mean() == pytest.approx(error[-32:].mean(), rel=0.6)
     assert error[-32:].mean() > 5 * error[:32].mean()
+
+
+def test_what_goes_on_into_a_gap_is_not_counted_as_an_error(dates, monkeypatch):
+    block = _Block(dates)
+    told = np.zeros((96, 96), bool)
+    told[:, :80] = True
+    monkeypatch.setattr(block, "_made", lambda _: dates.values[2] - np.float32(0.05))
+    missed, least = block._tried(2, [1, 3], told)
+    assert missed[10:85, 5:85] == pytest.approx(0, abs=1e-5), "the same everywhere, so it goes on"
+    assert least == pytest.approx(0.1, abs=1e-3), "of both bands"
