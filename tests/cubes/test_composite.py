@@ -13,8 +13,9 @@ import attcr
 from attcr.cli import app
 from attcr.cubes import composite as composing
 from attcr.cubes.composite import CompositeOptions
+from attcr.cubes.search import NothingFoundError
 from attcr.cubes.season import Shown, best, level, medoid, merge
-from attcr.errors import AttcrWarning, ConfigError, SceneError
+from attcr.errors import AttcrWarning, ConfigError
 from fake_cubes import CLOUDS, DAYS, HERE, Drawn, archive, cloudy, place
 
 EVERY_DAY = ((slice(30, 34), slice(0, 4)),)
@@ -204,7 +205,7 @@ def test_a_series_has_a_file_for_each_part_of_which_there_is_anything(drawn: Dra
     def search(source: Any, box: Any, first: Any, last: Any, *_: Any, **__: Any) -> Any:
         some = [one for one in Drawn.search(drawn) if first <= one.taken <= last]
         if not some:
-            raise SceneError("mine has nothing of this place")
+            raise NothingFoundError("mine has nothing of this place")
         return some
 
     with pytest.MonkeyPatch.context() as patch:

@@ -20,9 +20,10 @@ from attcr.cubes.options import CubeOptions
 from attcr.cubes.place import Grid, Place
 from attcr.cubes.plan import Plan, make_plan
 from attcr.cubes.seams import ERROR_STEP
+from attcr.cubes.search import NothingFoundError
 from attcr.cubes.season import FAR, METHOD, TOGETHER, Levels, Merged, Shown, level, merge
 from attcr.cubes.write import Show, ahead
-from attcr.errors import ConfigError, SceneError, warn
+from attcr.errors import ConfigError, warn
 from attcr.extras import needed
 from attcr.files import to_disk, write_whole
 from attcr.restore.options import Option
@@ -132,8 +133,8 @@ def plans(place: Place | str, target: str | Path, options: CompositeOptions) -> 
         path = target if options.every is None else target.with_stem(f"{target.stem}_{part.first}")
         try:
             yield make_plan(place, part, filled=False), path
-        except SceneError as error:
-            if options.every is None or "has nothing of" not in str(error):
+        except NothingFoundError as error:
+            if options.every is None:
                 raise
             warn(f"{path.name} is left out: {error}")
 

@@ -21,6 +21,10 @@ READS = ("http://", "https://", "s3://")
 """How addresses of files begin that an API may name."""
 
 
+class NothingFoundError(SceneError):
+    """A place and a period of which a catalog has nothing."""
+
+
 @dataclass(frozen=True)
 class Found:
     """One item, with what is needed of it."""
@@ -116,7 +120,7 @@ def search(
     for why, number in left.items():
         warn(f"Left out, {number} of {count} items: an item {why}.")
     if not items:
-        raise SceneError(
+        raise NothingFoundError(
             f"{source.name} has nothing of {', '.join(f'{one:.4f}' for one in box)} between {first:%Y-%m-%d} and "
             f"{last:%Y-%m-%d}: look at the place, the period and the collection {source.collection!r}."
         )

@@ -174,9 +174,8 @@ class Voters:
         data = there.all(axis=0).astype(np.float32)
         seen = np.log(np.maximum(self.coloured.product.to_reflectance(small), 0) + np.float32(0.01)) * data
         blur = need("scipy.ndimage").gaussian_filter
-        seen = blur(seen, (0, 0.7, 0.7)) / np.maximum(
-            blur(data, 0.7), np.float32(1e-6)
-        )  # beside no data it is not dark
+        share = np.maximum(blur(data, 0.7), np.float32(1e-6))  # beside no data it is not dark
+        seen = blur(seen, (0, 0.7, 0.7)) / share
         logs: NDArray[np.float32] = np.where(data > 0, seen, np.float32(np.nan))[:, :rows, :columns]
         return logs
 
