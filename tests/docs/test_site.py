@@ -50,13 +50,21 @@ def address(site: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def page(address: str) -> Iterator[Any]:
+def tab(address: str) -> Iterator[Any]:
     """A page of Chromium; `missing` holds the addresses that were asked for and did not come."""
     with empty_page() as page:
         page.missing = []
         page.on("requestfailed", lambda asked: page.missing.append(asked.url) if asked.failure != LEFT else None)
         page.on("response", lambda got: page.missing.append(got.url) if got.status >= 400 else None)
         yield page
+
+
+@pytest.fixture
+def page(tab: Any) -> Any:
+    """The page, without what another test asked for."""
+    for kept in (tab.told, tab.missing, tab.asked):
+        kept.clear()
+    return tab
 
 
 def wrong(page: Any, address: str) -> list[str]:

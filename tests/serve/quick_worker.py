@@ -1,6 +1,6 @@
 """A computing process without a network, for tests: what is asked of it is in the name of the scene's file.
 
-slow: it takes a minute. long: it is not short. cloudy: most of it is cloud still. fail: the scene is refused.
+slow: it does not end by itself. long: it is not short. cloudy: most of it is cloud still. fail: the scene is refused.
 die: the process ends. Anything else is given back as it came.
 It loads little of attcr: each server of a test starts one, and one more after each death.
 """
@@ -67,7 +67,7 @@ def run(root: Path, name: str) -> dict[str, Any]:
     if "die" in source.name:
         os._exit(9)
     if "slow" in source.name:
-        time.sleep(60)
+        time.sleep(3600)
     if "fail" in source.name:
         return {"status": "quarantined", "error": "SceneError", "message": f"{source} is not to be restored."}
     try:

