@@ -96,16 +96,38 @@ def test_means_are_over_pixels_and_the_table_has_a_line_for_each_length_of_gap()
     )
 
 
+def test_holes_of_a_method_are_left_out_and_said_with_the_cube_on_the_same_pixels(dates: Dates) -> None:
+    rows = [
+        Hidden("a", PARTS, "up to 15", 300, {OURS: 0.01, TWO: 0.03}, 0.02, {TWO: (100, 0.04)}),
+        Hidden("b", PARTS, "up to 15", 100, {OURS: 0.05, TWO: 0.07}, 0.05),
+        Hidden("c", PARTS, "up to 15", 100, {OURS: 0.05}, 0.05),
+    ]
+    told = SERIES.summarise(rows, DATASETS["cube"], "test")[PARTS]["all"]
+    assert told["mae"] == pytest.approx({OURS: 0.026, TWO: 0.05})
+    assert told["holes"] == {TWO: (200, pytest.approx(0.045))}
+    assert "two dates fills 200 pixels, where attcr cube is off by 0.0450." in SERIES.table({PARTS: {"all": told}})
+    quarters = np.arange(64) // 16 == np.arange(4)[:, None, None]
+    classes = np.where(quarters | (np.arange(64) < 16)[:, None], CLEAR, THICK).astype(np.uint8)
+    less = Dates(dates.values[:5], np.concatenate([dates.classes[:1], classes]), dates.days[:5], dates.names)
+    row = next(one for one in score_dates(less, (*DAYS, "d"), np.random.default_rng(0)) if one.what == PARTS)
+    assert row.pixels == 3 * 16 * 48
+    assert row.holes[TWO][0] == 2 * 16 * 48  # the first date, under the clouds of one of the others: two of three show
+    assert row.holes[TWO][1] == pytest.approx(row.errors[OURS], rel=0.6)
+    assert row.holes[TWO][1] != row.errors[TWO] < 0.05
+
+
 def test_the_command_scores_a_cube(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from attcr.cubes.write import write_cube
 
     Drawn().install(monkeypatch.setattr)
+    monkeypatch.setattr("attcr.evaluate.series.SIDE", 64)
     write_cube("49.64,16.39,790", tmp_path / "o.zarr", options(memory=2.0))
     given = ["evaluate", "--data", "cube", "--root", str(tmp_path / "o.zarr"), "--out", str(tmp_path / "report")]
     result = CliRunner().invoke(app, given, catch_exceptions=False)
     assert result.stdout.startswith("series, parts: MAE attcr cube 0.00")
     report = json.loads((tmp_path / "report" / "report.json").read_text())
     assert report[PARTS]["all"]["mae"][OURS] < report[PARTS]["all"]["mae"]["copy of the nearest"]
+    assert report[WHOLE]["all"]["pixels"] < 4 * 64 * 64  # of 80 x 80 pixels one window: no pixel counts twice
     assert (tmp_path / "report" / "report.md").read_text().startswith("# series on o.zarr, 4 dates\n")
     with pytest.raises(ConfigError, match="give no weights"):
         CliRunner().invoke(app, [*given, "--baseline", "copy"], catch_exceptions=False)

@@ -263,4 +263,16 @@ MUTANTS = [
             "if all((~one).mean() > MOST_BLANK for one in whole):",
         ),
     ),
+    *of(
+        "evaluate/series.py",
+        ("tests/evaluate/test_series.py",),
+        ("cloud-that-stays-is-ground", "made.quality == FROM_DATE", "made.quality >= 0"),
+        (
+            "holes-count-as-filled",
+            "filled, beside = zip(*(row.holes.get(name, ",
+            "filled, beside = zip(*((lambda *a: a[1])(name, ",
+        ),
+        ("cube-everywhere-beside", "for one in (way, ways[OURS])", "for one in (way, way)"),
+        ("windows-that-overlap", "cube.sizes[axis] // SIDE * SIDE or cube.sizes[axis]", "cube.sizes[axis]"),
+    ),
 ]

@@ -11,7 +11,7 @@ import itertools
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from attcr.evaluate.rows import interval
 from attcr.evidence.pyramid import Float32
 from attcr.restore.options import RestoreOptions
 from attcr.restore.stack import fill_image
-from attcr.restore.walk import ORIGINAL
+from attcr.restore.walk import FROM_DATE, ORIGINAL
 from attcr.scenes.clouds.masks import CLEAR, THICK
 from attcr.scenes.tiles import grid
 
@@ -63,8 +63,11 @@ class Hidden:
     """Days from the last sight before to the first one after."""
     pixels: int
     errors: dict[str, float]
+    """Of each method, where it fills."""
     expected: float
     """What the cube said how far off it may be."""
+    holes: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Of methods that leave some: how many pixels they fill, and the error of the cube on these."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,8 @@ class SeriesProtocol(Protocol):
                 errors = " | ".join(f"{error:.4f}" for error in each["mae"].values())
                 lines += [f"| {name} | {each['pixels']:,} | {errors} | {each['expected / true']:.2f} |"]
             low, high = by_gap["all"]["interval"]
+            for name, (filled, beside) in by_gap["all"]["holes"].items():
+                lines += ["", f"{name} fills {filled:,} pixels, where {OURS} is off by {beside:.4f}."]
             lines += ["", f"95 % interval of {OURS} over {by_gap['all']['dates']} dates: {low:.4f} to {high:.4f}."]
         return lines
 
@@ -140,8 +145,13 @@ def _pairs() -> Iterator[tuple[int, int]]:
 
 def _means(rows: Sequence[Hidden]) -> dict[str, Any]:
     pixels = np.array([row.pixels for row in rows], np.float64)
-    share = pixels / pixels.sum()
-    errors = {name: float(share @ [row.errors[name] for row in rows]) for name in rows[0].errors}
+    errors, holes = {}, {}
+    for name in dict.fromkeys(name for row in rows for name in row.errors):
+        some = [row for row in rows if name in row.errors]
+        filled, beside = zip(*(row.holes.get(name, (row.pixels, row.errors[OURS])) for row in some), strict=True)
+        errors[name] = float(np.average([row.errors[name] for row in some], weights=filled))
+        if sum(filled) < pixels.sum():
+            holes[name] = (sum(filled), float(np.average(beside, weights=filled)))
     by_date = {row.date: [one for one in rows if one.date == row.date] for row in rows}
     means = (
         np.average([one.errors[OURS] for one in some], weights=[one.pixels for one in some])
@@ -152,8 +162,9 @@ def _means(rows: Sequence[Hidden]) -> dict[str, Any]:
         "dates": len(by_date),
         "pixels": int(pixels.sum()),
         "mae": errors,
+        "holes": holes,
         "interval": [told["low"], told["high"]],
-        "expected / true": float(share @ [row.expected for row in rows] / errors[OURS]),
+        "expected / true": float(np.average([row.expected for row in rows], weights=pixels) / errors[OURS]),
     }
 
 
@@ -166,7 +177,8 @@ def evaluate_series(
     cube = open_cube(root)
     draw = np.random.default_rng(seed)
     rows: list[Hidden] = []
-    windows = [*grid(cube.sizes["y"], cube.sizes["x"], tile=SIDE, overlap=0)]
+    height, width = (cube.sizes[axis] // SIDE * SIDE or cube.sizes[axis] for axis in "yx")  # no pixel counts twice
+    windows = [*grid(height, width, tile=SIDE, overlap=0)]
     windows = windows[:: -(-len(windows) // MOST_WINDOWS)]
     for at, tile in enumerate(windows):
         dates, names = _dates_of(cube.isel(y=tile.rows, x=tile.cols))
@@ -235,8 +247,18 @@ def _score(dates: Dates, names: Sequence[str], hidden: Bool, what: str) -> Itera
         for gap, (low, high) in _bins().items():
             here = (length > low) & (length <= high)
             if here.any():
-                errors = {name: SERIES.score(way[:, here], known[at][:, here])["mae"] for name, way in ways.items()}
-                yield Hidden(names[at], what, gap, int(here.sum()), errors, float(made.error[i][where][here].mean()))
+                errors: dict[str, float] = {}
+                holes: dict[str, tuple[int, float]] = {}
+                for name, way in ways.items():
+                    some = here & np.isfinite(way).all(axis=0)
+                    if some.any():
+                        errors[name], beside = (
+                            SERIES.score(one[:, some], known[at][:, some])["mae"] for one in (way, ways[OURS])
+                        )
+                        if (some != here).any():
+                            holes[name] = (int(some.sum()), beside)
+                expected = float(made.error[i][where][here].mean())
+                yield Hidden(names[at], what, gap, int(here.sum()), errors, expected, holes)
 
 
 def sights(seen: Bool, at: int) -> tuple[Places, Places]:
@@ -286,10 +308,10 @@ def _two_fit(seen: Bool, at: int) -> bool:
 
 
 def _from_two(dates: Dates, at: int) -> Float32:
-    """Fill a date as `attcr restore` does from two others."""
+    """Fill a date as `attcr restore` does from two others; NaN where neither shows the ground."""
     options = RestoreOptions(sensor="reflectance", references="auto:2", reference_fill="classical", dilate=0, feather=0)
     days = [round(one) for one in dates.days]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AttcrWarning)  # of dates that show too little, one for each
-        made: Float32 = fill_image(list(dates.values), list(dates.classes), days, at, options).image
-    return made
+        made = fill_image(list(dates.values), list(dates.classes), days, at, options)
+    return np.where(made.quality == FROM_DATE, made.image, np.float32(np.nan))
