@@ -2,7 +2,9 @@
 
 import random
 import signal
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,27 +27,40 @@ from fake_services import (
     tiff,
 )
 
+WISHES = {"mask": "none", "tile": 64, "overlap": 8}
+
 
 def kills(store: Path, seed: int, count: int, scenes: list[bytes], *more: str, worker: Any = None) -> dict[str, int]:
-    """Send scenes to a server that is killed again and again; give the job of each that was accepted, to its scene."""
+    """Send scenes to a server that is killed again and again, in each of its lives; give accepted jobs to their scenes.
+
+    Some kills come while it computes a job or just after the end of one, others whenever they do.
+    """
     dice, accepted = random.Random(seed), {}
-    waiting = list(enumerate(scenes))
-    for _ in range(count):
-        with command(store, *more, worker=worker) as (process, url):
-            until = time.monotonic() + dice.uniform(0.5, 6)
-            client = httpx.Client(base_url=url, timeout=10)
-            while time.monotonic() < until:
-                try:
-                    if waiting and dice.random() < 0.3:
-                        answer = ask(client, {"scene": {"upload": send(client, waiting[-1][1])}, "mask": "none"})
-                        if answer.status_code == 201:
-                            accepted[answer.json()["jobID"]] = waiting.pop()[0]
-                except httpx.TransportError:
-                    pass
-                time.sleep(0.05)
-            process.send_signal(signal.SIGKILL)
+    for life in range(count):
+        with command(store, *more, worker=worker) as (process, url), httpx.Client(base_url=url, timeout=60) as client:
+            kill = threading.Timer(dice.uniform(0.5, 6), process.kill)
+            if life % 3 == 2:
+                kill.start()
+            sent, done = 0, ends_of(store)
+            with suppress(httpx.TransportError):
+                uploads = [send(client, scene) for scene in scenes]
+                while process.poll() is None:
+                    number = dice.randrange(len(scenes))
+                    answer = ask(client, {"scene": {"upload": uploads[number]}, **WISHES}) if sent < 2 else None
+                    if answer is not None and answer.status_code == 201:
+                        accepted[answer.json()["jobID"]], sent = number, sent + 1
+                    at_work = client.get("/jobs", params={"status": "running"}).json()["jobs"]
+                    if not kill.ident and at_work and (life % 3 or ends_of(store) != done):
+                        kill = threading.Timer(dice.uniform(0, 2), process.kill)
+                        kill.start()
+                    time.sleep(0.1)
             process.wait()
     return accepted
+
+
+def ends_of(store: Path) -> dict[str, tuple[int, int]]:
+    """The items of a store: what tells that a scene was published once more."""
+    return {path.stem: (path.stat().st_ino, path.stat().st_mtime_ns) for path in (store / "items").glob("*.json")}
 
 
 def test_a_killed_server_loses_no_job_and_doubles_none(tmp_path: Path) -> None:
@@ -81,19 +96,28 @@ def test_a_job_gives_the_bytes_that_the_command_gives(tmp_path: Path) -> None:
     assert completed(tmp_path / "store") == {job: 1}
 
 
-@pytest.mark.slow
-def test_20_kills_at_random_moments_and_every_job_ends_byte_equal(tmp_path: Path) -> None:
-    weights = make_weights(tmp_path / "tiny.safetensors")
-    scenes = [tiff(64, seed=seed) for seed in range(12)]
-    accepted = kills(tmp_path / "store", 1, 20, scenes, "--weights", str(weights))
-    assert accepted
-    expected = [by_command(tmp_path / f"cli{i}", scene, weights, "--mask", "none") for i, scene in enumerate(scenes)]
-    with command(tmp_path / "store", "--weights", str(weights)) as (_, url), answers(url, 300) as client:
-        for job, scene in accepted.items():
-            assert ended(client, job, 600)["status"] == "successful"
-            assert by_service(client, job) == expected[scene]
-    assert all(count == 1 for job, count in completed(tmp_path / "store").items() if job in accepted)
-    print(f"{len(accepted)} jobs accepted, all byte-equal")
+@pytest.mark.parametrize(
+    "count", [pytest.param(3, marks=pytest.mark.nightly), pytest.param(20, marks=pytest.mark.slow)]
+)
+def test_kills_while_jobs_come_in_and_every_job_ends_once_and_byte_equal(tmp_path: Path, count: int) -> None:
+    weights, store = make_weights(tmp_path / "tiny.safetensors"), tmp_path / "store"
+    scenes = [tiff(128, seed=seed) for seed in range(3)]
+    accepted = kills(store, 1, count, scenes, "--weights", str(weights))
+    assert len(accepted) >= count
+    before = ends_of(store)
+    with command(store, "--weights", str(weights)) as (_, url), answers(url, 300) as client:
+        listed = {one["jobID"] for one in client.get("/jobs", params={"limit": 1000}).json()["jobs"]}
+        assert listed >= set(accepted)
+        assert {ended(client, job, 900)["status"] for job in listed} == {"successful"}
+        served = {job: by_service(client, job) for job in accepted}
+    options = [f"--{name}={value}" for name, value in WISHES.items()]
+    expected = [by_command(tmp_path / f"cli{i}", scene, weights, *options) for i, scene in enumerate(scenes)]
+    assert served == {job: expected[scene] for job, scene in accepted.items()}
+    assert before.items() <= ends_of(store).items(), "what was published is not done again"
+    assert {len(list(folder.iterdir())) for folder in (store / "scenes").iterdir()} == {1}
+    assert set(completed(store).values()) <= {1}
+    assert not [path for path in store.rglob("*partial*") if path.is_file()]
+    print(f"{count} kills, {len(accepted)} jobs accepted, {len(before)} done before the last, all once and byte-equal")
 
 
 def test_a_job_that_kills_its_process_fails_and_the_next_one_does_not(tmp_path: Path) -> None:
@@ -127,6 +151,7 @@ def test_old_jobs_and_uploads_are_forgotten(tmp_path: Path) -> None:
     with quick_server(tmp_path / "store") as client:
         job = begin(client, tiff())
         ended(client, job)
+        (tmp_path / "store" / "progress" / f"{job}.json").write_text("{}")  # told after its end
         client.app.state.supervisor.forget(time.time() + 1)  # type: ignore[attr-defined]
         assert client.get(f"/jobs/{job}").status_code == 404
     left = [path for path in (tmp_path / "store").rglob("*") if job in path.name or path.suffix == ".tif"]

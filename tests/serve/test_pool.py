@@ -93,6 +93,18 @@ def test_a_cancelled_task_ends_at_once_and_the_next_one_gets_another_process() -
         assert not alive(before)
 
 
+def test_a_cancelled_task_that_ends_by_itself_in_time_takes_no_process_along() -> None:
+    with started() as pool:
+        before = pool.submit("first", {}).result(30).told["pid"]
+        soon = pool.submit("soon", {"sleep": 0.5})
+        pool.cancel_later("soon", 60)
+        assert soon.result(60).told["pid"] == before
+        long = pool.submit("long", {"sleep": 600})
+        pool.cancel_later("long", 0.2)
+        with pytest.raises(Cancelled):
+            long.result(60)
+
+
 def test_a_task_that_nobody_cancelled_and_that_is_in_time_goes_on() -> None:
     with started(seconds=30) as pool:
         task = pool.submit("mine", {"sleep": 1.5})

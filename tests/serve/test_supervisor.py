@@ -3,12 +3,20 @@
 import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from attcr.errors import AttcrError
+from attcr.fleet.manifest import Work
+from attcr.restore.scene import Progress
 from attcr.serve import supervisor
 from attcr.serve.settings import Limits
+from attcr.serve.worker import JobWorker
 from fake_services import begin, ended, problem, quick_server, tiff
+
+LEFT = ("inputs", "progress", "scenes", "items", "tries")
 
 
 def test_a_job_whose_process_dies_is_tried_three_times(tmp_path: Path) -> None:
@@ -31,6 +39,33 @@ def test_a_job_that_takes_too_long_is_ended_and_not_tried_again(
         assert (answer.status_code, problem(answer)["type"]) == (422, "InvalidParameterValue")
         assert ended(client, begin(client, tiff()))["status"] == "successful"
     assert json.loads((tmp_path / "store" / "ended" / f"{job}.json").read_text())["error"] == "TimeoutError"
+
+
+def test_whoever_computes_a_job_hears_that_it_was_dismissed(tmp_path: Path) -> None:
+    worker: Any = SimpleNamespace(job=SimpleNamespace(out=str(tmp_path)), notes=())
+    tell = JobWorker.progress(worker, Work("mine", ("x.tif",)))
+    (tmp_path / "ended").mkdir()
+    (tmp_path / "ended" / "other.json").write_text("{}")
+    tell(Progress("restore", 1, 4))
+    assert json.loads((tmp_path / "progress" / "mine.json").read_text())["done"] == 1
+    (tmp_path / "ended" / "mine.json").write_text("{}")
+    with pytest.raises(AttcrError, match="mine was dismissed"):
+        tell(Progress("restore", 2, 4))
+
+
+def test_a_dismissed_job_has_a_moment_to_stop_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "GRACE", 0.3)
+    with quick_server(tmp_path / "store") as client:
+        job = begin(client, tiff(), "slow.tif")
+        while client.get(f"/jobs/{job}").json()["status"] != "running":
+            time.sleep(0.02)
+        assert client.delete(f"/jobs/{job}").json()["status"] == "dismissed"
+        assert ended(client, begin(client, tiff()))["status"] == "successful"
+        until = time.monotonic() + 60
+        while left := [path for path in (tmp_path / "store").rglob(f"*{job}*") if path.parent.name in LEFT]:
+            assert time.monotonic() < until, left
 
 
 @pytest.mark.parametrize(("tries", "status"), [(19, "successful"), (20, "failed")])

@@ -155,6 +155,30 @@ MUTANTS = [
         ("outlives-the-server", "        os._exit(0)", "        pass"),
     ),
     *of(
+        "serve/pool.py",
+        ("tests/serve/test_pool.py::test_a_cancelled_task_that_ends_by_itself_in_time_takes_no_process_along",),
+        (
+            "no-time-to-end",
+            "threading.Timer(seconds, self.cancel, (name,))",
+            "threading.Timer(0, self.cancel, (name,))",
+        ),
+        ("time-without-end", "        timer.start()", "        pass"),
+    ),
+    *of(
+        "serve/worker.py",
+        ("tests/serve/test_supervisor.py::test_whoever_computes_a_job_hears_that_it_was_dismissed",),
+        ("dismissed-in-vain", 'f"{work.id}.json").exists():', 'f"{work.id}.json").is_dir():'),
+    ),
+    *of(
+        "serve/store.py",
+        ("tests/serve/test_jobs.py::test_old_jobs_and_uploads_are_forgotten",),
+        (
+            "progress-stays",
+            '        (self.root / PROGRESS / f"{job.id}.json").unlink(missing_ok=True)',
+            "        pass",
+        ),
+    ),
+    *of(
         "serve/processes.py",
         ("tests/serve/test_processes.py",),
         ("the-least-of-the-least", "max(least, default=0.0) <= seconds", "min(least, default=0.0) <= seconds"),

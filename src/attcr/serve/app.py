@@ -77,6 +77,7 @@ def create_app(settings: ServeSettings) -> FastAPI:
         app.include_router(some)
     viewer.mount(app)
     described = _description(app, supervisor)
+    app.state.described = json.dumps(described)
     app.openapi = lambda: described  # type: ignore[method-assign]
     app.add_middleware(Guard, settings=settings, count=counted.request)
     return app
@@ -85,7 +86,7 @@ def create_app(settings: ServeSettings) -> FastAPI:
 @routes.get("/api", tags=["service"], include_in_schema=False)
 async def api(request: Request) -> Response:
     """Give the API's description, OpenAPI 3.0."""
-    return Response(json.dumps(request.app.openapi()), media_type=OPENAPI)
+    return Response(request.app.state.described, media_type=OPENAPI)
 
 
 @routes.post(

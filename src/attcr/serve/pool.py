@@ -162,11 +162,17 @@ class Pool:
         return task.future
 
     def cancel(self, name: str) -> None:
-        """Kill the process that is at a task; one that has several at once goes on."""
+        """Kill the process that is still at a task; one that has several at once goes on."""
         with self._lock:
             for process in self._processes:
                 if name in process.tasks and self._capacity == 1:
                     process.kill(Cancelled("It was dismissed."))
+
+    def cancel_later(self, name: str, seconds: float) -> None:
+        """Leave the process so long to end a task by itself: another one takes seconds to start."""
+        timer = threading.Timer(seconds, self.cancel, (name,))
+        timer.daemon = True
+        timer.start()
 
     def hear(self, process: _Process, told: dict[str, Any], content: bytes) -> None:
         """Take what a process says."""

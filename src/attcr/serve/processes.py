@@ -186,7 +186,8 @@ async def execute(request: Request, process: str) -> JSONResponse:
     _known(process)
     body = await read_body(request, supervisor.settings.limits.body_bytes)
     try:
-        asked = read_request(body, supervisor.hosts, supervisor.settings.limits, supervisor.weights)
+        limits, hosts = supervisor.settings.limits, supervisor.hosts
+        asked = await run_in_threadpool(read_request, body, hosts, limits, supervisor.weights)
     except NotAllowedError as error:
         raise Problem(403, str(error), INVALID) from error
     except AttcrError as error:

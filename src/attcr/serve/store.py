@@ -189,6 +189,7 @@ class JobStore:
         if not job.kept:
             self.drop_results(job)
         self._quota.remove(job.owner, *self._made(job), self.folder(job.id))
+        (self.root / PROGRESS / f"{job.id}.json").unlink(missing_ok=True)
 
     def forget(self, job: JobState) -> None:
         """Keep nothing of a dismissed job but that it was there."""

@@ -39,6 +39,8 @@ SHORT_BYTES = 32 << 20
 """Bytes of the files of a job that may be short; the process looks at the pixels."""
 SLACK = 60.0
 """Seconds beyond a job's own limit after which its process is killed: a library may hear no signal."""
+GRACE = 3.0
+"""Seconds that a process has to leave a job that was dismissed, before it is killed."""
 FETCHERS = 64
 """Jobs whose files are fetched at once, of all users; they wait for servers, and cost little."""
 FETCHERS_OF_USER = 4
@@ -170,8 +172,8 @@ class Supervisor:
         with self.queue.lock:
             if job.status != "dismissed":
                 self._end(job, "dismissed", "It was dismissed.")
-                for pool in self._pools:
-                    pool.cancel(name)
+                for pool in self._pools if name in self.queue.computed else ():
+                    pool.cancel_later(name, GRACE)
             if fetching := self._fetching.get(name):
                 fetching.cut("the job was dismissed")  # who fetches removes the files
             else:

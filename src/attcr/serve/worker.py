@@ -30,7 +30,7 @@ from attcr.scenes.open import open_scene
 from attcr.serve.inputs import READY, work_of
 from attcr.serve.limits import SUFFIXES, check_size
 from attcr.serve.settings import Limits, ServeSettings
-from attcr.serve.store import INPUTS, PROGRESS, REQUESTS, WEIGHTS
+from attcr.serve.store import ENDED, INPUTS, PROGRESS, REQUESTS, WEIGHTS
 from attcr.weights import published, restoring
 
 INDEX = f"{WEIGHTS}/index.json"
@@ -102,6 +102,8 @@ class JobWorker(SceneWorker):
 
         def tell(progress: Progress) -> None:
             nonlocal last
+            if (Path(self.job.out) / ENDED / f"{work.id}.json").exists():
+                raise AttcrError(f"{work.id} was dismissed")
             now = time.monotonic()
             if now - last >= _PAUSE or progress.stage == "write":
                 last = now
