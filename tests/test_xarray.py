@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attcr.bands.sensors import PICTURE, S2_L1C_BANDS
-from attcr.errors import ConfigError, ShapeError
+from attcr.errors import ConfigError, SceneError, ShapeError
 from attcr.restore import RestoreOptions, restore_array
 from fake_dates import a_gap, ground
 from fake_scenes import SENSORS, Counting, Same, Smooth, noise, read, smooth_picture
@@ -188,10 +188,27 @@ def test_the_published_network_corrects_real_dates(shared_data: Path) -> None:
     assert errors["network"] < 0.97 * errors["classical"], errors
 
 
+def test_clouds_of_dates_are_found_by_the_band_that_is_a_mask() -> None:
+    array, clouds, _ = dates()
+    scl = xr.where(clouds == 2, 9, xr.where(clouds == 1, 3, 4)).astype(np.uint16)
+    named = array.assign_coords(band=["blue", "green", "red"])
+    stack = xr.concat([scl.expand_dims(band=["SCL"]), named], "band").transpose(*array.dims).rename("scene")
+    told = named.attcr.restore(dim="time", clouds=xr.where(clouds > 0, 2, 0), options=FILL)  # shadow as white as cloud
+    found = stack.chunk(time=1).attcr.restore(dim="time", options=FILL)
+    assert hasattr(found["scene"].data, "dask")
+    assert found.equals(told)
+    names = stack["band"].values.tolist()
+    whole = accessor._found(stack.data, names, FILL)
+    assert (whole == xr.where(clouds > 0, 2, 0).values).all()
+    assert (accessor._found(stack.chunk(time=1, y=50, x=60).data, names, FILL).compute() == whole).all()
+
+
 def test_dates_without_clouds_or_with_a_model_are_refused() -> None:
     array, clouds, _ = dates()
-    with pytest.raises(ConfigError, match="give `clouds`, and no weights"):
-        array.attcr.restore(dim="time")
+    with pytest.raises(ConfigError, match="give no weights"):
+        array.attcr.restore("s2-thin", dim="time")
+    with pytest.raises(SceneError, match="Give `clouds`, for none can be found"):
+        array.attcr.restore(dim="time", options=FILL)
     with pytest.raises(ConfigError, match="No weights were given"):
         array.isel(time=0).attcr.restore()
     with pytest.raises(ShapeError, match="there is no 'when'"):

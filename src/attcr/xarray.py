@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -15,6 +16,7 @@ from attcr.extras import needed
 from attcr.predict import Predictor, open_predictor
 from attcr.references.correct import Corrector
 from attcr.restore.array import restore_array, restore_tiles
+from attcr.restore.look import clouds_of_dates, mask_band
 from attcr.restore.options import RestoreOptions
 from attcr.restore.walk import Array
 from attcr.scenes.tiles import Part, Tile, grid
@@ -70,20 +72,20 @@ class RestoreAccessor:
         does not depend on the chunks. Nodata is the options', else `_FillValue`.
 
         With `dim`, the dimension of dates, each date is filled from the others, where its `clouds`
-        (also along `dim`) are; the network that corrects references does it here too where the band coordinate has
+        (also along `dim`) are. Without these they are found: by a band `scl` or `qa_pixel`, which is left out of the
+        result, else by the options' `mask` or a detector that the bands' names and `sensor` fit. The network that
+        corrects references does so here too where the band coordinate has
         names. The result is a Dataset: the array by its own name, or "restored", its `quality` (1 original, 5 cloud
         left, 6 from another date) and `days` to the date that a pixel is from. Chunked by dask it stays lazy: one
         task for each chunk of rows and columns, which holds all its dates and is fitted on them and 64 pixels around.
         """
         options = options or RestoreOptions()
         if dim is not None:
-            if weights is not None or clouds is None:
-                raise ConfigError("`dim` fills dates from each other: give `clouds`, and no weights.")
+            if weights is not None:
+                raise ConfigError("`dim` fills dates from each other: give no weights.")
             return _fill_dates(self._array, dim, clouds, options)
         if weights is None:
-            raise ConfigError(
-                "No weights were given: name some, or fill dates from each other with `dim` and `clouds`."
-            )
+            raise ConfigError("No weights were given: name some, or fill dates from each other with `dim`.")
         band, row, col = self._dims()
         predictor = open_predictor(weights, device=options.device, dtype=options.dtype, backend=options.backend)
         array = self._array.transpose(band, row, col)
@@ -122,20 +124,26 @@ def _names(array: xr.DataArray, band: Hashable) -> list[str] | None:
     return values if values and all(isinstance(value, str) for value in values) else None
 
 
-def _fill_dates(array: xr.DataArray, dim: str, clouds: xr.DataArray, options: RestoreOptions) -> xr.Dataset:
+def _fill_dates(array: xr.DataArray, dim: str, clouds: xr.DataArray | None, options: RestoreOptions) -> xr.Dataset:
     """Give each date filled from the others, with its quality and days."""
     if dim not in array.dims:
         raise ShapeError(f"The array has dims {array.dims}; there is no {dim!r} to fill along.")
     band, row, col = array.isel({dim: 0}).attcr._dims()
-    if set(clouds.dims) != {dim, row, col}:
-        raise ShapeError(f"clouds has dims {clouds.dims}; expected {dim!r}, {row!r} and {col!r}.")
-    stack, masks = array.transpose(dim, band, row, col), clouds.transpose(dim, row, col)
-    if stack.shape[0] != masks.shape[0] or stack.shape[2:] != masks.shape[1:]:
-        raise ShapeError(f"clouds has shape {masks.shape}; expected {(stack.shape[0], *stack.shape[2:])}.")
+    stack = array.transpose(dim, band, row, col)
     options = replace(options, nodata=_nodata(array) if options.nodata is None else options.nodata)
     when = np.asarray(array[dim].values).astype("datetime64[D]").astype(np.int64).tolist()
     names = _names(stack, band) or [""] * stack.shape[1]
-    parts = _dates_of(stack.data, masks.data, when, names, options)
+    if clouds is None:
+        masks, own = _found(stack.data, names, options), mask_band(names)
+        stack = stack.isel({band: [at for at in range(len(names)) if at != own]})
+        names = [name for at, name in enumerate(names) if at != own]
+    elif set(clouds.dims) == {dim, row, col}:
+        masks = clouds.transpose(dim, row, col).data
+    else:
+        raise ShapeError(f"clouds has dims {clouds.dims}; expected {dim!r}, {row!r} and {col!r}.")
+    if stack.shape[0] != masks.shape[0] or stack.shape[2:] != masks.shape[1:]:
+        raise ShapeError(f"clouds has shape {masks.shape}; expected {(stack.shape[0], *stack.shape[2:])}.")
+    parts = _dates_of(stack.data, masks, when, names, options)
     place = {name: array[name] for name in (dim, row, col) if name in array.coords}
     restored = stack.copy(data=parts[0]).transpose(*array.dims)
     restored.encoding = dict(array.encoding)
@@ -144,6 +152,19 @@ def _fill_dates(array: xr.DataArray, dim: str, clouds: xr.DataArray, options: Re
         for name, data in zip(("quality", "days"), parts[1:], strict=True)
     }
     return xr.Dataset({str(array.name or "restored"): restored, **beside})
+
+
+def _found(stack: Any, names: Sequence[str], options: RestoreOptions) -> Any:
+    """Give the clouds of all dates (T, H, W), lazily where these came so: of each chunk with the pixels around it."""
+    find = partial(clouds_of_dates, names=names, options=options)
+    if not hasattr(stack, "dask"):
+        return find(np.asarray(stack))
+    import dask.array as da
+
+    whole = stack.rechunk({1: -1})
+    return da.map_overlap(
+        find, whole, depth={2: NEAR, 3: NEAR}, boundary="none", drop_axis=1, meta=np.empty((0, 0, 0), np.uint8)
+    )
 
 
 def _dates_of(

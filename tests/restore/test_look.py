@@ -13,6 +13,7 @@ import attcr
 from attcr.bands.spec import TRUE_COLOUR
 from attcr.errors import AttcrWarning, ConfigError, SceneError
 from attcr.restore import Fit, RestoreOptions, choose_weights, restore_scene, which_weights
+from attcr.restore.look import clouds_of_dates
 from attcr.restore.scene import open_job
 from attcr.scenes.dataset import gdal
 from attcr.scenes.open import open_scene
@@ -338,3 +339,18 @@ def test_a_mask_of_ones_own_is_read_as_classes(tmp_path: Path) -> None:
     assert [int(found[row, 60]) for row in (5, 15, 25, 45, 60)] == [2, 0, 1, 1, 0]
     with pytest.raises(ConfigError, match="looks for no clouds"):
         attcr.find_clouds(path, "none", sensor="s2-l2a")
+
+
+def test_clouds_of_dates_in_memory_are_those_of_files_and_of_the_band_that_is_a_mask() -> None:
+    white, plain = cloudy(3), cloudy(3)[:, ::-1, ::-1] // 2
+    names, options = ["blue", "green", "red"], RestoreOptions(sensor="s2-l2a", mask="auto")
+    found = clouds_of_dates(np.stack([plain, white]), names, options)
+    assert (found[1][45:75, 45:75] == 2).all()  # white is opaque
+    assert not found[1][:30].any()
+    scl = np.full((1, 120, 120), 4, np.uint16)
+    scl[:, :10], scl[:, 20:30] = 10, 8
+    own = clouds_of_dates(np.concatenate([scl, white])[None], ["SCL", *names], options)
+    assert [int(own[0][row, 20]) for row in (5, 15, 25)] == [1, 0, 1]
+    assert not own[0][45:75].any()  # the mask alone decides
+    with pytest.raises(SceneError, match="Give `clouds`, for none can be found"):
+        clouds_of_dates(white[None], ["a", "b", "c"], RestoreOptions(sensor="s2-l2a"))

@@ -320,6 +320,20 @@ MUTANTS = [
         ),
     ),
     *of(
+        "restore/look.py",
+        (
+            "tests/restore/test_look.py::test_clouds_of_dates_in_memory_are_those_of_files_and_of_the_band_that_is_a_mask",
+        ),
+        ("mask-is-a-band", '(at == own) == (what == "mask")', 'what == "date" or at == own'),
+        ("own-mask-unused", "mask = options.mask if own is None else", "mask = options.mask if True else"),
+        ("first-date-for-all", "write_rows(path, 0, image[some])", "write_rows(path, 0, images[0][some])"),
+    ),
+    *of(
+        "xarray.py",
+        ("tests/test_xarray.py::test_clouds_of_dates_are_found_by_the_band_that_is_a_mask",),
+        ("mask-is-filled-too", "stack = stack.isel({band: [at for at in range(len(names)) if at != own]})", "pass"),
+    ),
+    *of(
         "restore/stack.py",
         ("tests/test_xarray.py::test_each_date_is_filled_from_the_others",),
         ("days-the-other-way", "day - days[at], options) for", "days[at] - day, options) for"),

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
+from affine import Affine
 from numpy.typing import NDArray
 
 from attcr.bands.products import band_names, could_be_picture, find_bands
@@ -20,7 +22,8 @@ from attcr.scenes.clouds.find import choose_mask
 from attcr.scenes.clouds.find import find_clouds as detect
 from attcr.scenes.dataset import gdal
 from attcr.scenes.open import open_scene
-from attcr.scenes.scene import Scene
+from attcr.scenes.scene import Band, Profile, Scene
+from attcr.scenes.write import create, write_rows
 from attcr.weights import restoring
 
 
@@ -145,3 +148,30 @@ def find_clouds(
         made = detect(scene, by, Path(folder), rim=options.rim, rgb=rgb)
         assert made is not None, "no mask was refused above"
         return made.read(0, scene.height)
+
+
+def clouds_of_dates(images: NDArray[Any], names: Sequence[str], options: RestoreOptions) -> NDArray[np.uint8]:
+    """Give the clouds (T, H, W) of images (T, C, H, W) in memory: by a mask among their bands, else as for a scene."""
+    own, found = mask_band(names), []
+    with TemporaryDirectory(prefix="attcr-dates-") as folder:
+        paths = {"date": Path(folder, "date.tif"), "mask": Path(folder, "mask.tif")}
+        mask = options.mask if own is None else f"{names[own].lower()}={paths['mask']}"
+        for image in images:
+            bands = [Band(name, "", 1, nodata=options.nodata, description=name) for name in names]
+            height, width = image.shape[1:]
+            profile = Profile(height, width, str(image.dtype), None, Affine.scale(10, -10), ([], None), None, {})
+            for what, path in paths.items():
+                some = [at for at in range(len(names)) if (at == own) == (what == "mask")]
+                if some:
+                    create(path, profile, [bands[at] for at in some])
+                    write_rows(path, 0, image[some])
+            try:
+                found.append(find_clouds(paths["date"], mask, sensor=options.sensor, bands=options.bands))
+            except SceneError as error:
+                raise SceneError(f"Give `clouds`, for none can be found: {error}".replace(folder, "")) from error
+    return np.stack(found)
+
+
+def mask_band(names: Sequence[str]) -> int | None:
+    """Say which of an image's bands is the mask of its product."""
+    return next((at for at, name in enumerate(names) if name.lower() in ("scl", "qa_pixel")), None)
