@@ -1,10 +1,13 @@
 """How a server is set up, and what is refused before it starts."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from attcr.bands.sensors import SENSORS
+from attcr.cli import app
 from attcr.errors import ConfigError
 from attcr.restore.options import RestoreOptions, restore_options
 from attcr.serve.models import LINK, REFERENCE, UPLOAD, inputs, options_taken, schema_of
@@ -23,6 +26,41 @@ def test_without_keys_only_this_machine_is_served() -> None:
 def test_a_bucket_is_no_store() -> None:
     with pytest.raises(ConfigError, match="no folder on this machine"):
         ServeSettings("s3://bucket/x")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"engine": "dask"}, "`engine` is 'dask'; expected local or ray"),
+        ({"workers": 0}, "`workers` is 0 and must be at least 1"),
+        ({"threads": 0}, "`threads` is 0 and must be at least 1"),
+        ({"port": 65_536}, "`port` is 65536 and must be less than 65536"),
+        ({"address": "auto"}, "address is for `engine=ray`"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        ServeSettings("store", **given)
+    assert ServeSettings("store", port=65_535, workers=1, threads=1).engine == "local"
+
+
+def test_the_command_takes_every_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "keys").write_text("ada ada-has-a-long-key\n")
+    heard: list[ServeSettings] = []
+    monkeypatch.setattr("attcr.serve.app.serve", lambda settings, announce: heard.append(settings))
+    options = {
+        "host": "0.0.0.0", "port": "0", "weights": "rgb-thin", "allow-host": "a.example", "engine": "ray",
+        "workers": "2", "threads": "3", "device": "cuda", "address": "auto", "keys": str(tmp_path / "keys"),
+        "limit": "jobs=5",
+    }  # fmt: skip
+    told = CliRunner().invoke(app, ["serve", "store", *(f"--{name}={value}" for name, value in options.items())])
+    assert told.exit_code == 0, told.output
+    assert heard == [
+        ServeSettings(
+            "store", "0.0.0.0", 0, ("rgb-thin",), ("a.example",), "ray", 2, 3, "cuda", "auto",
+            read_keys(tmp_path / "keys"), Limits(jobs=5),
+        )
+    ]  # fmt: skip
 
 
 def test_keys_are_read_and_not_kept(tmp_path: Path) -> None:

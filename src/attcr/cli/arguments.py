@@ -91,10 +91,6 @@ ProgressAs = Annotated[
         autocompletion=complete(lambda: ("auto", "json", "none")),
     ),
 ]
-Threads = Annotated[int | None, option("NUMBER", "Threads of each network.", min=1)]
-Address = Annotated[
-    str | None, option("ADDRESS", "Address of a Ray cluster. Default: RAY_ADDRESS, or a new one on this machine.")
-]
 
 
 class Naming(TyperCommand):

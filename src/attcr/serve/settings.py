@@ -3,12 +3,14 @@
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from attcr.addresses import is_local, redact
 from attcr.errors import ConfigError
+from attcr.fleet.options import FleetOptions
+from attcr.restore.options import Option, options_of, restore_options
 
 ANONYMOUS = "anonymous"
 """The one user of a server without keys."""
@@ -61,34 +63,43 @@ class Limits:
 class ServeSettings:
     """How a server is set up."""
 
+    # fmt: off
     store: str
     """Folder of the jobs and their results."""
-    host: str = "127.0.0.1"
-    port: int = 8000
-    weights: tuple[str, ...] = ()
-    """Weights that may be asked for, the first by default; none: the published ones, chosen by what fits a scene."""
-    engine: Literal["local", "ray"] = "local"
-    workers: int = 1
-    """Processes with a network each."""
-    threads: int | None = None
-    """Threads of each network; by default 1 on Ray and torch's own choice in this machine's processes."""
-    device: str = "cpu"
-    """Where networks run, as torch names it."""
-    address: str | None = None
-    """Of a Ray cluster; by default RAY_ADDRESS, else one is started on this machine."""
+    host: Annotated[str, Option(
+        "Address to listen at; any but this machine's own needs API keys.",
+        "", "ADDRESS")] = "127.0.0.1"
+    port: Annotated[int, Option(
+        "Port to listen at; 0: a free one.",
+        "", "NUMBER", least=0)] = 8000
+    weights: Annotated[tuple[str, ...], Option(
+        "Weights that users may choose, the first by default.",
+        "", "WEIGHTS", "the published ones, chosen by what fits a scene")] = ()
+    allow_hosts: Annotated[tuple[str, ...], Option(
+        "A host that scenes may be fetched from, as example.org or *.example.org; private:HOST where it is in a "
+        "private network.",
+        "", "HOST", spelt=("allow-host",))] = ()
+    engine: Annotated[Literal["local", "ray"], Option(
+        "local: processes here. ray: actors, here or on a cluster.",
+        "", "ENGINE")] = "local"
+    workers: Annotated[int, Option(
+        "Processes with a network each.",
+        "", "NUMBER", least=1)] = 1
+    threads: Annotated[int | None, options_of(FleetOptions)["threads"]] = None
+    device: Annotated[str, replace(restore_options()["device"], group="")] = "cpu"
+    address: Annotated[str | None, options_of(FleetOptions)["address"]] = None
+    # fmt: on
     keys: Mapping[str, str] | None = field(default=None, repr=False)
     """sha256 of each API key to its user's name; None: one anonymous user, on this machine alone."""
-    allow_hosts: tuple[str, ...] = ()
-    """Hosts that scenes may be fetched from; `*.example.org` stands for all below it."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        if self.engine not in ("local", "ray"):
-            raise ConfigError(f"engine is {self.engine!r}; expected local or ray.")
+        for name, option in options_of(ServeSettings).items():
+            option.check(getattr(self, name))
+        if self.port >= 1 << 16:
+            raise ConfigError(f"`port` is {self.port} and must be less than {1 << 16}.")
         if not is_local(self.store):
             raise ConfigError(f"{redact(self.store)} is no folder on this machine: `store` takes one.")
-        if self.workers < 1 or (self.threads or 1) < 1:
-            raise ConfigError("workers and threads are at least 1.")
         if self.engine == "local" and self.address:
             raise ConfigError("address is for `engine=ray`.")
         if self.keys is None and self.host not in LOOPBACK:
