@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -446,6 +446,34 @@ def test_a_refused_client_can_send_the_rest_and_read_why(crowded: tuple[str, Pat
             client.sendall(b"0" * 100_000)
             time.sleep(0.01)
         assert b"HTTP/1.1 413" in client.recv(1 << 16)
+
+
+@pytest.mark.parametrize(("size", "count", "code"), [(1, 3000, b"400"), (1, 200, b"201"), (100, 300, b"413")])
+def test_a_body_in_thousands_of_tiny_pieces_is_refused(
+    crowded: tuple[str, Path], size: int, count: int, code: bytes
+) -> None:
+    """Each piece takes time in which nobody else is answered."""
+    body = (b"II*\0" + b"0" * size * count)[: size * count]
+    pieces = [b"%x\r\n%s\r\n" % (size, body[at : at + size]) for at in range(0, len(body), size)]
+    head = b"POST /uploads HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", int(crowded[0].rpartition(":")[2])), 60) as client:
+        with suppress(ConnectionError):
+            client.sendall(head + b"".join(pieces) + b"0\r\n\r\n")
+        assert client.recv(1 << 16).split()[1] == code
+
+
+def test_what_is_no_http_after_an_answer_ends_the_connection(
+    crowded: tuple[str, Path],
+) -> None:
+    head = b"POST /nowhere HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", int(crowded[0].rpartition(":")[2])), 60) as client:
+        client.sendall(head)
+        assert b" 404 " in client.recv(1 << 16)
+        with suppress(ConnectionError):
+            client.sendall(b"ZZ\r\n")
+            while client.recv(1 << 16):
+                pass
+    assert "Traceback" not in (crowded[1].parent / f"{crowded[1].name}.log").read_text()
 
 
 def test_memory_beyond_the_limit_fails_in_that_process_alone() -> None:

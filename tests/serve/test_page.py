@@ -35,7 +35,8 @@ def test_a_browser_gets_a_page_whose_links_work_and_a_program_gets_links(server:
 
 
 def test_a_layer_is_there_as_tilejson(server: TestClient, done: str) -> None:
-    told = server.get(f"/jobs/{done}/tiles/result.json").json()
+    (link,) = (one for one in server.get(f"/jobs/{done}").json()["links"] if one["rel"].endswith("/tilesets-map"))
+    told = server.get(link["href"]).json()
     info = server.get(f"/jobs/{done}/info").json()
     assert (told["tilejson"], told["name"], told["tiles"]) == ("3.0.0", "done.tif: result", [info["tiles"]["result"]])
     assert [told[name] for name in ("bounds", "center", "minzoom", "maxzoom")] == [

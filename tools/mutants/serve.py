@@ -179,6 +179,22 @@ MUTANTS = [
         ),
     ),
     *of(
+        "serve/clients.py",
+        (f"{FAIR}::test_a_body_in_thousands_of_tiny_pieces_is_refused",),
+        ("any-pieces", "if self._pieces > PIECES +", "if self._pieces < 0 and PIECES +"),
+        ("large-pieces-too", "PIECES + self._bytes // SMALLEST", "PIECES"),
+    ),
+    *of(
+        "serve/clients.py",
+        (f"{FAIR}::test_what_is_no_http_after_an_answer_ends_the_connection",),
+        ("no-http-is-a-failure", "except h11.LocalProtocolError:", "except ZeroDivisionError:"),
+    ),
+    *of(
+        "serve/settings.py",
+        ("tests/serve/test_serve_settings.py",),
+        ("any-port-number", "if self.port >= 1 << 16:", "if self.port > 1 << 16:"),
+    ),
+    *of(
         "serve/processes.py",
         ("tests/serve/test_processes.py",),
         ("the-least-of-the-least", "max(least, default=0.0) <= seconds", "min(least, default=0.0) <= seconds"),

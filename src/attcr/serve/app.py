@@ -18,7 +18,7 @@ from attcr.errors import FleetError
 from attcr.files import replacing
 from attcr.scenes.sample import write_sample
 from attcr.serve import metrics, pictures, problems, processes, viewer
-from attcr.serve.clients import HEADERS, Watch, places
+from attcr.serve.clients import HEADERS, Protocol, Watch, places
 from attcr.serve.guard import Guard, base_of, job_of, supervisor_of, user_of
 from attcr.serve.models import COG, JSON, OPENAPI, SCHEMAS, Health, Upload, execute_schema, ref
 from attcr.serve.problems import Problem, documented
@@ -269,8 +269,8 @@ def serve(settings: ServeSettings, announce: Callable[[str], None] = lambda _: N
             timeout_graceful_shutdown=GRACE,
             timeout_keep_alive=int(HEADERS),
             limit_concurrency=2 * most,
-            http="h11",  # httptools, which is taken where it is installed, has no bound for headers
-            h11_max_incomplete_event_size=64 << 10,
+            http=Protocol,  # not httptools, which has no bound for headers
+            h11_max_incomplete_event_size=16 << 10,
             server_header=False,
             proxy_headers=False,
         )

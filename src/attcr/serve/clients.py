@@ -9,7 +9,9 @@ import time
 from contextlib import suppress
 from typing import Any
 
+import h11
 from starlette.types import Message, Receive
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from attcr.serve.problems import Problem
 
@@ -19,6 +21,8 @@ PAUSE = 30.0
 """Seconds without a byte of a body that is sent, or of an answer that is to be taken."""
 FIRST, SLOWEST = 60.0, 16 << 10
 """Seconds that any body may take, and bytes a second beyond."""
+PIECES, SMALLEST = 250, 64
+"""Pieces in which any body may come, and bytes of those beyond on average: each one takes time from all others."""
 LINGER = 5.0
 """Seconds that a client has to send the rest of what is refused."""
 _CLOSE = {"Connection": "close"}
@@ -56,6 +60,32 @@ class Body:
             with suppress(asyncio.TimeoutError):
                 message = await asyncio.wait_for(self._receive(), LINGER)
                 self._whole = not message.get("more_body", False)
+
+
+class Protocol(H11Protocol):
+    """A connection that ends where a body comes in thousands of tiny pieces."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._next, self._pieces, self._bytes = self.conn.next_event, 0, 0
+        self.conn.next_event = self._next_event  # type: ignore[method-assign]
+
+    def _next_event(self) -> Any:
+        event = self._next()
+        if isinstance(event, h11.Request):
+            self._pieces = self._bytes = 0
+        elif isinstance(event, h11.Data):
+            self._pieces, self._bytes = self._pieces + 1, self._bytes + len(event.data)
+            if self._pieces > PIECES + self._bytes // SMALLEST:
+                raise h11.RemoteProtocolError("a body in too small pieces")
+        return event
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP; where an answer has begun, there is none to give."""
+        try:
+            super().send_400_response(msg)
+        except h11.LocalProtocolError:
+            self.transport.abort()
 
 
 def places(most: int) -> int:

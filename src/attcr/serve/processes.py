@@ -75,6 +75,8 @@ def status_of(store: JobStore, job: JobState, base: str) -> Status:
     links = [Link(rel="self", href=f"{base}/jobs/{job.id}", type=JSON, title="Status")]
     if job.status == "successful":
         links.append(Link(rel=f"{REL}/results", href=f"{base}/jobs/{job.id}/results", type=JSON))
+        tiles = f"{base}/jobs/{job.id}/tiles/result.json"
+        links.append(Link(rel=f"{REL}/tilesets-map", href=tiles, type=JSON, title="Tiles of the result (TileJSON)"))
     return Status(
         jobID=job.id,
         processID=PROCESS,
@@ -272,8 +274,12 @@ async def job_list(
         links.append(Link(rel="next", href=str(onward), type=JSON))
     store, base = supervisor_of(request).store, base_of(request)
     part = found[offset : offset + limit]
-    shown = await run_in_threadpool(lambda: [status_of(store, job, base) for job in part])
-    return JSONResponse(JobList(jobs=shown, links=links, numberMatched=len(found)).plain())
+
+    def listed() -> JSONResponse:
+        shown = [status_of(store, job, base) for job in part]
+        return JSONResponse(JobList(jobs=shown, links=links, numberMatched=len(found)).plain())
+
+    return await run_in_threadpool(listed)  # thousands of jobs hold up nobody else
 
 
 @routes.get("/jobs/{job}", tags=["jobs"], responses={200: ref(Status), **documented(401, 404)})
