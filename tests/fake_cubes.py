@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from attcr.cubes.icechunk import _storage
 from attcr.cubes.odc_stac import Loaded
 from attcr.cubes.options import CubeOptions
 from attcr.cubes.place import Grid
@@ -143,13 +144,13 @@ HERE = "49.64,16.39,1590"
 
 def contents(target: Path | str, branch: str = "main") -> dict[str, bytes]:
     """Every key of a cube's store, as readers see it; nothing where there is none."""
-    import icechunk
+    from icechunk import Repository
     from zarr.core.buffer import default_buffer_prototype
 
-    icechunk.set_logs_filter("error")
-    if not icechunk.Repository.exists(icechunk.local_filesystem_storage(str(target))):
+    storage = _storage(str(target))
+    if not Repository.exists(storage):
         return {}
-    store = icechunk.Repository.open(icechunk.local_filesystem_storage(str(target))).readonly_session(branch).store
+    store = Repository.open(storage).readonly_session(branch).store
 
     async def read() -> dict[str, bytes]:
         made = {}

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import attcr
+from attcr.cubes.fill import LITTLE
 from attcr.restore.walk import FROM_DATE, LOW_CONFIDENCE, ORIGINAL
 
 from .archive import SERIES, Series, served
@@ -107,11 +108,14 @@ def measure(cube: xr.Dataset, clear: Array, block: tuple[int, int]) -> dict[str,
         if (inside & at).any():
             told_step = step(axis, inside & at) / step(axis, inside & ~at)
             pieces[f"step over blocks beside other filled ground, {name}"] = told_step
+    low = quality == LOW_CONFIDENCE
+    shown = filled & (own.mean(axis=(1, 2)) >= LITTLE)[:, None, None]
     return {
         "dates": len(values),
         "seen": float(own.mean()),
         "filled": float(filled.mean()),
-        "of low confidence": float((quality == LOW_CONFIDENCE).mean()),
+        "of it of low confidence": float(low[filled].mean()),
+        "the same, on dates that show ground": float(low[shown].mean()),
         "holes": float((~own & ~filled).mean()),
         "values that are not finite": int((~np.isfinite(values)).any(axis=1)[own | filled].sum()),
         "filled pixels whose source did not see them": int((filled & ~truth).sum()),
