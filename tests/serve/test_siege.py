@@ -46,7 +46,7 @@ def bytes_of_all_but(store: Path, known: set[str]) -> int:
     "count", [pytest.param(600, marks=pytest.mark.nightly), pytest.param(10_000, marks=pytest.mark.slow)]
 )
 def test_hostile_requests_fail_nothing_and_hold_up_nobody(tmp_path: Path, count: int) -> None:
-    store, seen, ada = tmp_path / "store", tmp_path / "health", {"headers": as_user("ada")}
+    store, seen, ada = tmp_path / "store", tmp_path / "health", {"headers": {**as_user("ada"), "Connection": "close"}}
     (tmp_path / "keys").write_text("".join(f"{name} {key}\n" for name, key in KEYS.items()))
     with slow_host() as (slow, _), host(ELSEWHERE) as (url, _):
         options = ["--weights", str(make_weights(tmp_path / "tiny.safetensors")), "--keys", str(tmp_path / "keys")]
