@@ -63,6 +63,8 @@ MUTANTS = [
         ),
         ("nothing-is-held-back", "HELD_BACK = 1.25", "HELD_BACK = 5.0"),
         ("held-back-too-late", "(HELD_BACK - times) / (HELD_BACK - 1)", "(HELD_BACK - times) / HELD_BACK"),
+        ("what-may-be-wrong-is-made", "DOUBTED = 1.25", "DOUBTED = 2.0"),
+        ("doubted-too-early", "/ (2 * DOUBTED - 2), 0, 1)", "/ (DOUBTED - 0.1), 0, 1)"),
         ("the-network-is-asked-all-the-same", "self.ground.support[rows, columns].min() >= 1", "False"),
         (
             "ground-is-not-mixed-in",

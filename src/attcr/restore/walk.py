@@ -61,6 +61,9 @@ SEN12MS-CR's pairs they are then wrong by more than `LARGE_ERROR`, and the core 
 HELD_BACK = 1.25
 """Where only the network says what is there, a change of this many times `LARGE_CHANGE` is not made, and less and less
 of one that is larger than `LARGE_CHANGE`."""
+DOUBTED = 1.25
+"""A change that the network expects to be this many times as wrong as it is large is not made either, and nothing where
+it expects to be as wrong: a bright desert under no cloud is such a place. In real haze it expects a third to a half."""
 BLUISH = 0.05
 """How much bluer than red an image is where all that the network takes away is believed to be cloud: dense cloud over
 dark ground is white or bluish, a bright desert is red, and comes out black."""
@@ -352,8 +355,8 @@ class Walk:
         if expected is not None and clouds is not None:
             expected = expected._replace(support=np.where(clouds.thick, np.float32(0), expected.support))
         asked, held = change, np.zeros((height, width), bool)
-        if expected is not None and self.spec.spread:
-            change, held = self._held_back(change, values)
+        if expected is not None and self.spec.spread and spread is not None:
+            change, held = self._held_back(change, values, spread)
             held &= (expected.support < 0.5) & (weights > 0)
         for added, band in zip(change, self._bands, strict=True):
             trust = np.zeros((height, width), np.float32) if expected is None else expected.support
@@ -400,14 +403,16 @@ class Walk:
             out[band][told] = avoid(into_dtype(values[told], out.dtype), self.nodata[band])
         return told, expected.error
 
-    def _held_back(self, change: Float32, values: Array) -> tuple[Float32, NDArray[np.bool_]]:
+    def _held_back(self, change: Float32, values: Array, spread: Float32) -> tuple[Float32, NDArray[np.bool_]]:
         """Make less of a change that is not believed, and none where less than a half would be left; say where."""
-        times = (np.abs(change) * self._units).mean(axis=0) / LARGE_CHANGE
+        size = (np.abs(change) * self._units).mean(axis=0)
+        times = size / LARGE_CHANGE
         kept = np.clip((HELD_BACK - times) / (HELD_BACK - 1), 0, 1).astype(np.float32)
         if (kept < 1).any() and {"red", "blue"} <= set(self.slots):
             red, blue = self.sensor.to_reflectance(values)[[list(self.slots).index(name) for name in ("red", "blue")]]
             bluer = np.clip((blue / np.maximum(red, np.float32(1e-3)) - 1) / BLUISH, 0, 1)
             kept = np.where(change.mean(axis=0) < 0, np.maximum(kept, bluer), kept)
+        kept = kept * np.clip((DOUBTED - spread / np.maximum(size, np.float32(1e-6))) / (2 * DOUBTED - 2), 0, 1)
         held = kept < 0.5
         return np.where(held, np.float32(0), change * kept).astype(np.float32), held
 

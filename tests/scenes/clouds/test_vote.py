@@ -13,6 +13,7 @@ from attcr.scenes.clouds.vote import (
     clear_bit,
     says,
     settled,
+    shade_says,
     shadow_odds,
     veil_says,
     with_shadow,
@@ -27,7 +28,19 @@ def test_a_witness_adds_its_odds() -> None:
 
 @pytest.mark.parametrize(
     ("change", "odds"),
-    [(0.0, -2), (0.005, -1), (0.0075, -0.5), (0.01, 0), (0.02, 1), (0.03, 2.2), (0.05, 3), (0.3, 3), (-0.02, 0.4)],
+    [
+        (0.0, -2),
+        (0.005, -1),
+        (0.0075, -0.5),
+        (0.01, 0),
+        (0.02, 1),
+        (0.03, 2.2),
+        (0.05, 3),
+        (0.15, 3),
+        (0.2, 2),
+        (0.4, 0),
+        (-0.02, 0.4),
+    ],
 )
 def test_the_network_says_more_the_more_it_changes(change: float, odds: float) -> None:
     assert change_says(np.array([change], np.float32))[0] == pytest.approx(odds, abs=1e-5)
@@ -94,6 +107,11 @@ def test_the_surest_bit_that_enough_of_the_scene_has_is_chosen(counts: tuple[int
     assert clear_bit(counts, 100) == int(SURE) << bit
 
 
+def test_lost_sunlight_says_shadow_and_never_that_there_is_none() -> None:
+    amounts = np.array([-5, 1, 1.5, 2, 3, 4, 9, np.nan], np.float32)
+    assert shade_says(amounts).tolist() == [0, 0, 0.5, 1, 1.5, 2, 2, 0]
+
+
 @pytest.mark.parametrize(
     ("called", "darker", "water", "odds"),
     [
@@ -103,8 +121,8 @@ def test_the_surest_bit_that_enough_of_the_scene_has_is_chosen(counts: tuple[int
         (0.0, 0.4, False, 0.2),
         (0.0, 3.0, False, 2.6),
         (1.0, -3.0, False, -3.2),
-        (0.0, 0.4, True, -1.0),
-        (0.4, 0.0, True, -1.4),
+        (0.0, 0.4, True, -3.0),
+        (0.4, 0.0, True, -3.0),
         (0.5, 0.4, True, 1.2),
     ],
 )

@@ -1,7 +1,8 @@
-"""How a pixel differs from the clear ground of its scene: a witness of veils that needs no training.
+"""How a pixel differs from the clear ground of its scene: a witness of veils and shadows that needs no training.
 
 The clear ground around says what colour is expected, and its spread what colours ground has there. A matched filter
-looks for the colours of cloud in what is left, and gives their amount in standard deviations of clear ground.
+looks for the colours of cloud, or of lost sunlight, in what is left, and gives their amount in standard deviations of
+clear ground.
 """
 
 from __future__ import annotations
@@ -21,6 +22,12 @@ VEIL = {
     "nir": 0.76, "nir08": 0.85, "swir16": 0.95, "swir22": 0.82,
 }  # fmt: skip
 """Band to what thin cloud adds to it, beside the mean of the visible ones: medians of the veils of six real pairs."""
+SHADE = {
+    "coastal": 0.35, "blue": 0.5, "green": 0.72, "red": 0.84, "rededge1": 0.9, "rededge2": 0.93, "rededge3": 0.96,
+    "nir": 1.0, "nir08": 1.0, "swir16": 1.2, "swir22": 1.25,
+}  # fmt: skip
+"""Band to the share of the ground's light that shadow takes, beside that of the near infrared: skylight is blue.
+Medians of the shadows of fourteen real pairs."""
 FEWEST_BANDS = 4
 CELL = 4
 """Side, in the pixels that are given, of a cell of the survey."""
@@ -43,29 +50,29 @@ class ClearGround(NamedTuple):
 
     around: Float32
     """The mean of the clear ground around each cell (C, rows, columns); not a number where there is hardly any."""
-    filter: Float64
-    """What finds veils (C,): its product with what a pixel has beyond the ground around is their amount."""
+    filters: tuple[Float32, Float32]
+    """What finds veils, and shadow, by cell (C, rows, columns): the product with what a pixel has beyond the ground
+    around is the amount."""
 
-    def amount(self, values: Float32, top: int) -> Float32:
-        """Give the amount of veil (h, w) in values (C, h, w) that begin at row `top`, in standard deviations.
+    def amounts(self, values: Float32, top: int) -> tuple[Float32, Float32]:
+        """Give the amounts of veil and shadow (h, w) in values (C, h, w) from row `top` on, in standard deviations.
 
-        It is a mean over a few pixels, since veils are wider than what is bright in clear ground.
+        They are means over a few pixels, since both are wider than what is bright or dark in clear ground.
         """
         rows, columns = (np.arange(size) // CELL for size in values.shape[1:])
-        beyond = values - self.around[:, (rows + top // CELL)[:, None], columns[None]]
-        amount = np.tensordot(self.filter, beyond, 1).astype(np.float32)
-        told, blur = np.isfinite(amount), need("scipy.ndimage").gaussian_filter
-        mean = blur(np.where(told, amount, 0), SMOOTH) / np.maximum(blur(told.astype(np.float32), SMOOTH), 1e-6)
-        return np.where(told, mean, np.nan).astype(np.float32)
+        at = np.s_[:, (rows + top // CELL)[:, None], columns[None]]
+        beyond = values - self.around[at]
+        veil, shade = ((one[at] * beyond).sum(axis=0) for one in self.filters)
+        return _mean_near(veil), _mean_near(shade)
 
 
 class Survey:
     """Takes the clear ground of a scene, block by block; each begins at a multiple of CELL rows."""
 
-    def __init__(self, veil: list[float], height: int, width: int) -> None:
-        self.veil = np.array(veil)
+    def __init__(self, bands: list[str], height: int, width: int) -> None:
+        self.bands = bands
         cells = -(-height // CELL), -(-width // CELL)
-        self._sums, self._counts = np.zeros((len(veil), *cells), np.float32), np.zeros(cells, np.float32)
+        self._sums, self._counts = np.zeros((len(bands), *cells), np.float32), np.zeros(cells, np.float32)
         self._every = max(int(np.ceil(np.sqrt(height * width / SAMPLES))), 1)
         self._samples: list[Float32] = []
         self._at: list[NDArray[np.intp]] = []
@@ -93,29 +100,45 @@ class Survey:
         at = np.concatenate(self._at, axis=1)
         beyond = (np.concatenate(self._samples, axis=1) - around[:, at[0], at[1]]).astype(np.float64)
         beyond = beyond[:, np.isfinite(beyond).all(axis=0)]
-        if beyond.shape[1] < FEWEST_SAMPLES * len(self.veil):
+        if beyond.shape[1] < FEWEST_SAMPLES * len(self.bands):
             return None
-        return ClearGround(around.astype(np.float32), matched_filter(beyond, self.veil))
+        inverse = spread_of(beyond)
+        veil, shade = (np.array([one[band] for band in self.bands])[:, None, None] for one in (VEIL, SHADE))
+        veils = np.broadcast_to(matched_filter(inverse, veil), around.shape)
+        return ClearGround(around.astype(np.float32), (veils, matched_filter(inverse, -shade * around)))
 
 
 def bytes_of_survey(bands: int, height: int, width: int) -> int:
     """Give the most that a survey of so many pixels takes."""
-    return 4 * bands * (3 * (height // CELL + 1) * (width // CELL + 1) + 4 * min(SAMPLES, height * width))
+    return 4 * bands * (6 * (height // CELL + 1) * (width // CELL + 1) + 4 * min(SAMPLES, height * width))
 
 
-def matched_filter(beyond: Float64, veil: Float64) -> Float64:
-    """Give the filter (C,) that finds a veil's colours (C,) in what ground (C, n) has beyond the ground around.
+def spread_of(beyond: Float64) -> Float64:
+    """Give the inverse covariance (C, C) of what ground (C, n) has beyond the ground around.
 
-    What it gives for that ground has a standard deviation of 1, but for the most unusual of its pixels.
+    By it that ground has a standard deviation of 1 in each direction, but for the most unusual of its pixels.
     """
     kept = beyond
     for last in range(ROUNDS - 1, -1, -1):
-        inverse = np.linalg.inv(kept @ kept.T / kept.shape[1] + NOISE**2 * np.eye(len(veil)))
+        inverse: Float64 = np.linalg.inv(kept @ kept.T / kept.shape[1] + NOISE**2 * np.eye(len(beyond)))
         if last:
             far = np.einsum("in,ij,jn->n", beyond, inverse, beyond)
             kept = beyond[:, far <= np.quantile(far, 1 - OUTLIERS)]
-    weights: Float64 = inverse @ veil / np.sqrt(veil @ inverse @ veil)
-    return weights
+    return inverse
+
+
+def matched_filter(inverse: Float64, colours: Float64) -> Float32:
+    """Give the filters (C, h, w) that find colours (C, h, w) in ground with this inverse covariance."""
+    weights = np.einsum("ij,jhw->ihw", inverse, colours)
+    found: Float32 = (weights / np.sqrt((weights * colours).sum(axis=0))).astype(np.float32)
+    return found
+
+
+def _mean_near(amount: Float32) -> Float32:
+    """Give the mean over the pixels near each; not a number where the pixel itself is none."""
+    told, blur = np.isfinite(amount), need("scipy.ndimage").gaussian_filter
+    mean = blur(np.where(told, amount, 0), SMOOTH) / np.maximum(blur(told.astype(np.float32), SMOOTH), 1e-6)
+    return np.where(told, mean, np.nan).astype(np.float32)
 
 
 def _per_cell(values: NDArray[Any]) -> Float32:

@@ -30,10 +30,10 @@ BLIND_TO_SHADOW = ("s2cloudless", "auto")
 """Witnesses that see no shadow: where the network brightens, it does not count that they see no cloud."""
 BLIND_TO_HAZE = ("auto",)
 """Witnesses that miss haze: what they call clear does not show what the network takes away from clear ground."""
-CHANGES = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05)
-CHANGES_SAY = (-2.0, -1.0, 0.0, 1.0, 2.2, 3.0)
+CHANGES = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.12, 0.2)
+CHANGES_SAY = (-2.0, -1.0, 0.0, 1.0, 2.2, 3.0, 3.0, 0.0)
 """What the network's change (reflectance) adds. Haze that no other witness sees is cloud from 0.02 (one other) or 0.034
-(two others) on."""
+(two others) on. A change that no haze explains says nothing."""
 DARKENING = 0.7
 """How much a brightening of shadow counts beside a darkening of cloud."""
 VEILS = (0.0, 1.0, 2.0, 3.0)
@@ -51,12 +51,15 @@ SHADOW_SAYS, DARKER_SAYS, SHADOW_AT_FIRST = 2.0, 6.0, -2.2
 """Odds of shadow: what a witness adds that calls it shadow, what each unit adds by which the logarithm of reflectance
 is below that of the scene's clear ground, and where they start. csmask calls 0.78 of shadow so, and of clear ground
 beside it 0.05 (SEN12MS-CR) and 0.17 (CloudSEN12); at 0.05, darkness ranks 0.63 of CloudSEN12's as shadow, both 0.71."""
+SHADES, SHADES_SAY = (1.0, 2.0, 4.0), (0.0, 1.0, 2.0)
+"""What an amount of lost sunlight adds to the odds of shadow, in standard deviations of clear ground."""
 LEAST_DARKER, MOST_DARKER = -0.5, 0.8
 """How much darker counts."""
 NEITHER = -0.3
 """Odds of shadow above which a pixel is not surely clear."""
-WATER = -1.0
-"""The odds of shadow that water has at most: it is as dark, but greener than it is near infrared."""
+WATER = -3.0
+"""The odds of shadow that water has at most, before lost sunlight counts: it is as dark, but greener than it is near
+infrared."""
 SOME_CLOUD = 0.02
 """The share of cloud in a scene below which nothing in it is shadow: dark ground is more frequent."""
 CLEAR_BELOW = (-1.0, -0.5, LIKELY)
@@ -90,6 +93,12 @@ def veil_says(amount: Float32, against: float) -> Float32:
     told = np.where(np.isfinite(amount) & (amount >= DARKER_THAN_GROUND), amount, VEILS[VEILS_SAY.index(0)])
     odds = np.interp(told, VEILS, VEILS_SAY)
     return np.where(odds > 0, np.maximum(odds - max(AGAINST_ALL - against, 0), 0), odds).astype(np.float32)
+
+
+def shade_says(amount: Float32) -> Float32:
+    """Give what an amount of lost sunlight adds to the odds of shadow; nothing where it is not a number."""
+    told = np.where(np.isfinite(amount), amount, SHADES[0])
+    return np.interp(told, SHADES, SHADES_SAY).astype(np.float32)
 
 
 def against(witnesses: Iterable[str]) -> float:

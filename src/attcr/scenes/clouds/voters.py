@@ -24,6 +24,7 @@ from attcr.scenes.clouds.vote import (
     change_says,
     says,
     settled,
+    shade_says,
     shadow_odds,
     veil_says,
     with_shadow,
@@ -140,8 +141,8 @@ class Voters:
         self.step, self.margin = VOTED * times, VOTED_MARGIN * times
         self.masks: list[Callable[[int, int], NDArray[np.float32]]] = []
         self.coloured = _coloured(scene)
-        self.veiled, veil = _veiled(scene)
-        self.survey = Survey(veil, *(-(-side // times) for side in (scene.height, scene.width)))
+        self.veiled, bands = _veiled(scene)
+        self.survey = Survey(bands, *(-(-side // times) for side in (scene.height, scene.width)))
         self.ask = lru_cache(maxsize=1)(self._ask)  # a scene of one block is looked at once
 
     def _ask(self, top: int) -> _Said:
@@ -238,18 +239,23 @@ class Voters:
 
     def classes(self, top: int, votes: Votes, ground: ClearGround | None) -> Classes:
         """Give the classes of a block's rows with their bits, by what all said and the scene's clear ground."""
-        odds = votes.odds
+        odds, shadow = votes.odds, votes.shadow
         if ground is not None:
             rows, columns = odds.shape
             first = max(top - NEAR * self.times, 0)
             seen = self._reflectance(first, min(top + rows + NEAR * self.times, self.scene.height) - first)
             begin = (top - first) // self.times
-            amount = ground.amount(seen, first // self.times)[begin : begin - (-rows // self.times)]
-            veil = self._expanded(veil_says(amount, self.against)[None])[0, :rows, :columns]
+            amounts = (one[begin : begin - (-rows // self.times)] for one in ground.amounts(seen, first // self.times))
+            said = np.stack([rule(one) for rule, one in zip((self._veil_says, shade_says), amounts, strict=True)])
+            veil, shade = self._expanded(said)[:, :rows, :columns]
             odds = odds + np.where(votes.dark, np.maximum(veil, 0), veil)
-        found = settled(*with_shadow(odds, votes.dark, votes.shadow))
+            shadow = shadow + shade
+        found = settled(*with_shadow(odds, votes.dark, shadow))
         found[~votes.data] = CLEAR
         return found
+
+    def _veil_says(self, amount: NDArray[np.float32]) -> NDArray[np.float32]:
+        return veil_says(amount, self.against)
 
     def _small(self, scene: Scene, first: int, last: int) -> tuple[Array, NDArray[np.bool_]]:
         """Read rows in the voters' resolution, and where they are data."""
@@ -310,10 +316,10 @@ def _coloured(scene: Scene) -> Scene | None:
     return None
 
 
-def _veiled(scene: Scene) -> tuple[Scene | None, list[float]]:
-    """Give the scene with the bands that show veils, and what these add to each; None where it has too few."""
-    at = {find_band(scene.product, band_names(scene.product, scene.names), name): veil for name, veil in VEIL.items()}
-    found = {i: veil for i, veil in at.items() if i is not None}
+def _veiled(scene: Scene) -> tuple[Scene | None, list[str]]:
+    """Give the scene with the bands that show veils, and their names; None where it has too few."""
+    at = {find_band(scene.product, band_names(scene.product, scene.names), name): name for name in VEIL}
+    found = {i: name for i, name in at.items() if i is not None}
     if scene.product.picture or len(found) < FEWEST_BANDS:
         return None, []
     return scene.select(list(found)), list(found.values())
