@@ -113,7 +113,9 @@ MUTANTS = [
         ("called-shadow-is-shadow", "SHADOW_AT_FIRST = 2.0, 6.0, -2.2", "SHADOW_AT_FIRST = 2.0, 6.0, -1.2"),
         ("dark-ground-is-surely-clear", "NEITHER = -0.3", "NEITHER = 0.0"),
         ("cloud-is-shadow", "(~cloud | (shadow > odds))", "True"),
-        ("no-haze-alone", "(-2.0, -1.0, 0.0, 1.0, 2.2, 3.0)", "(-2.0, -1.0, 0.0, 1.0, 2.0, 2.0)"),
+        ("no-haze-alone", "0.0, 1.0, 2.2, 3.0, 3.0, 0.0)", "0.0, 1.0, 2.0, 2.0, 2.0, 0.0)"),
+        ("snow-is-haze", "2.2, 3.0, 3.0, 0.0)", "2.2, 3.0, 3.0, 3.0)"),
+        ("lost-light-says-clear", "SHADES, SHADES_SAY = (1.0, 2.0, 4.0)", "SHADES, SHADES_SAY = (0.5, 2.0, 4.0)"),
     ),
     *of(
         "scenes/open.py",
