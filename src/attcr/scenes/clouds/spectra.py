@@ -27,7 +27,7 @@ SHADE = {
     "nir": 1.0, "nir08": 1.0, "swir16": 1.2, "swir22": 1.25,
 }  # fmt: skip
 """Band to the share of the ground's light that shadow takes, beside that of the near infrared: skylight is blue.
-Medians of the shadows of fourteen real pairs."""
+Medians of the shadows of fourteen real pairs, none of them one that the rules were developed on."""
 FEWEST_BANDS = 4
 CELL = 4
 """Side, in the pixels that are given, of a cell of the survey."""
